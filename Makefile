@@ -1,0 +1,55 @@
+# Each target sets up .venv by itself, from requirements.lock, with uv when it is there and plain pip otherwise.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+UV     := $(shell command -v uv 2>/dev/null)
+
+.PHONY: demo test test-slow test-model lint types bench clean lock venv
+.DEFAULT_GOAL := venv
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Custody needs Python 3.11 or newer; set PYTHON=python3.12 or the like")'
+ifneq ($(UV),)
+	$(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+	$(UV) pip sync --quiet --python $(BIN)/python requirements.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+else
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+endif
+	@touch $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/custody demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow --timeout 900
+
+test-model: $(STAMP)
+	$(BIN)/python -m pytest -m model --timeout 1200 -rs
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python -m bench
+
+lock: $(STAMP)
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+		--group dev --extra build pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf $(VENV) .custody .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
