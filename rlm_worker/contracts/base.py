@@ -1,0 +1,33 @@
+"""What every contract value shares: frozen, no unknown fields, canonical JSON. Imports pydantic only."""
+
+import hashlib
+import json
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+PROTOCOL_VERSION: Final = 1
+
+JsonObject = dict[str, JsonValue]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(gt=0)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Contract(BaseModel):
+    """A value that crosses a process boundary."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+
+
+def canonical(value: Any) -> bytes:
+    """Encode a JSON value in the one form that digests are taken of."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(
+        "utf-8", "surrogatepass"
+    )
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of the canonical JSON form."""
+    return hashlib.sha256(canonical(value)).hexdigest()

@@ -1,0 +1,125 @@
+"""The worker's way back: claim, renew, record, settle. Every write names the fence of its lease."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from rlm_worker.contracts.base import PROTOCOL_VERSION, Contract, Count, Name, Positive, Sha256
+from rlm_worker.contracts.job import JobSpec
+from rlm_worker.contracts.result import JobResult
+from rlm_worker.contracts.trace import GENESIS, TraceRecord
+
+#: What an operator wants of a job; what it does is its state.
+Desired = Literal["run", "pause", "stop", "kill"]
+
+JOBS_QUEUE = "custody.jobs"
+RUN_JOB = "run_job"
+
+
+class WakeUp(Contract):
+    """The whole body of a queue message. Nothing depends on its arrival."""
+
+    job_id: Name
+    generation: Count
+
+
+class Lease(Contract):
+    """The right to work on a job until it is not renewed in time."""
+
+    job_id: Name
+    attempt: Count
+    fence: Positive
+    ttl_ms: Positive
+
+
+class Steer(Contract):
+    """An operator's instruction, delivered at the next iteration."""
+
+    steer_id: int
+    text: str
+
+
+class ClaimRequest(Contract):
+    protocol: int = PROTOCOL_VERSION
+    worker_id: Name
+    job_id: Name
+    generation: Count
+
+
+class Claimed(Contract):
+    outcome: Literal["claimed"] = "claimed"
+    spec: JobSpec
+    lease: Lease
+    #: Length and head of the job's trace so far; above zero means: resume.
+    trace_events: Count = 0
+    trace_head: Sha256 = GENESIS
+    #: Wall time already used by earlier attempts.
+    spent_wall_time_ms: Count = 0
+
+
+class NotClaimed(Contract):
+    outcome: Literal["not_claimed"] = "not_claimed"
+    reason: Literal[
+        "unknown_job",
+        "stale_generation",
+        "not_ready",
+        "leased",
+        "stopped",
+        "over_budget",
+        "at_capacity",
+        "protocol",
+    ]
+    detail: str = ""
+
+
+ClaimAnswer = Annotated[Claimed | NotClaimed, Field(discriminator="outcome")]
+
+
+class RenewRequest(Contract):
+    job_id: Name
+    fence: Positive
+    #: Last steer the worker has taken up, so that it is not sent again.
+    steer_seen: int = 0
+
+
+class RenewAnswer(Contract):
+    desired: Desired
+    reason: str = ""
+    steers: tuple[Steer, ...] = ()
+    ttl_ms: Positive
+
+
+class RecordRequest(Contract):
+    job_id: Name
+    fence: Positive
+    records: tuple[TraceRecord, ...]
+
+
+class RecordAnswer(Contract):
+    events: Count
+    head: Sha256
+
+
+class SettleRequest(Contract):
+    job_id: Name
+    fence: Positive
+    result: JobResult
+
+
+class SettleAnswer(Contract):
+    accepted: bool
+    receipt_id: str = ""
+
+
+class ReadTraceRequest(Contract):
+    """A page of a job's trace, for resume."""
+
+    job_id: Name
+    fence: Positive
+    after: Count = 0
+    limit: Annotated[int, Field(gt=0, le=1_000)] = 500
+
+
+class ReadTraceAnswer(Contract):
+    records: tuple[TraceRecord, ...]
+    more: bool

@@ -1,0 +1,143 @@
+"""Typed signatures: `"line, n: int -> severity: Literal['low','high'], why: str"` to JSON Schema and back to nothing else."""
+
+import ast
+import keyword
+from typing import Self
+
+from pydantic import JsonValue
+
+from rlm_worker.contracts.base import Contract, JsonObject
+
+_SCALARS: dict[str, JsonObject] = {
+    "str": {"type": "string"},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "None": {"type": "null"},
+    "date": {"type": "string", "format": "date"},
+    "datetime": {"type": "string", "format": "date-time"},
+    "Citation": {"type": "string", "format": "citation"},
+    "dict": {"type": "object"},
+    "list": {"type": "array"},
+    "Any": {},
+    "object": {},
+}
+_OFFERED = "str, int, float, bool, date, datetime, Citation, Any, list[T], dict[str, T], Optional[T], T | U, Literal[...]"
+_MAX_FIELDS = 64
+
+
+class SignatureError(ValueError):
+    """The signature cannot be read; the message says where and what would be right."""
+
+
+class Signature(Contract):
+    """Input names and the JSON Schema of the outputs."""
+
+    inputs: tuple[str, ...]
+    input_schema: JsonObject
+    output_schema: JsonObject
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `inputs -> outputs`; a field without a type is a string."""
+        left, arrow, right = text.partition("->")
+        if not arrow:
+            raise SignatureError(f"signature {text!r} has no '->': write it as 'input, … -> field: type, …'")
+        inputs = _fields(left, where="inputs")
+        return cls(inputs=tuple(inputs), input_schema=_object(inputs), output_schema=fields_schema(right))
+
+
+def fields_schema(text: str) -> JsonObject:
+    """JSON Schema of an object with the fields `name: type, …`, all required."""
+    fields = _fields(text, where="outputs")
+    if not fields:
+        raise SignatureError("no output fields: name at least one, as in 'answer: str'")
+    return _object(fields)
+
+
+def _object(fields: dict[str, JsonObject]) -> JsonObject:
+    properties: dict[str, JsonValue] = dict(fields)
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
+
+
+def _fields(text: str, *, where: str) -> dict[str, JsonObject]:
+    flat = " ".join(text.split())
+    try:
+        tree = ast.parse(f"def _({flat}): pass")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise SignatureError(f"cannot read the {where} {flat!r}: expected 'name: type, …'") from error
+    function = tree.body[0]
+    if len(tree.body) != 1 or not isinstance(function, ast.FunctionDef):
+        raise SignatureError(f"cannot read the {where} {flat!r}: expected 'name: type, …'")
+    arguments = function.args
+    if (
+        arguments.vararg
+        or arguments.kwarg
+        or arguments.kwonlyargs
+        or arguments.posonlyargs
+        or arguments.defaults
+    ):
+        raise SignatureError(f"the {where} {flat!r} may hold names and types only: no stars, no defaults")
+    if len(arguments.args) > _MAX_FIELDS:
+        raise SignatureError(f"{len(arguments.args)} {where} are too many: at most {_MAX_FIELDS}")
+    return {argument.arg: _field(argument) for argument in arguments.args}
+
+
+def _field(argument: ast.arg) -> JsonObject:
+    if argument.arg.startswith("_") or keyword.iskeyword(argument.arg):
+        raise SignatureError(f"{argument.arg!r} cannot be a field name: start with a letter")
+    return {"type": "string"} if argument.annotation is None else _type(argument.annotation)
+
+
+def _type(node: ast.expr) -> JsonObject:
+    match node:
+        case ast.Name(id=name) if name in _SCALARS:
+            return dict(_SCALARS[name])
+        case ast.Constant(value=None):
+            return {"type": "null"}
+        case ast.Constant(value=str(text)):
+            return _type(ast.parse(text, mode="eval").body)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _union([left, right])
+        case ast.Subscript(value=ast.Name(id=generic), slice=inner):
+            return _generic(generic, inner)
+        case _:
+            raise SignatureError(f"unknown type {ast.unparse(node)!r}: use {_OFFERED}")
+
+
+def _generic(name: str, inner: ast.expr) -> JsonObject:
+    items = list(inner.elts) if isinstance(inner, ast.Tuple) else [inner]
+    match name, items:
+        case (("list" | "List"), [item]):
+            return {"type": "array", "items": _type(item)}
+        case (("dict" | "Dict"), [ast.Name(id="str"), value]):
+            return {"type": "object", "additionalProperties": _type(value)}
+        case "Optional", [item]:
+            return _union([item, ast.Constant(value=None)])
+        case "Union", _:
+            return _union(items)
+        case "Literal", _:
+            return {"enum": [_literal(item) for item in items]}
+        case _:
+            raise SignatureError(f"unknown type {name}[{ast.unparse(inner)}]: use {_OFFERED}")
+
+
+def _union(items: list[ast.expr]) -> JsonObject:
+    return {"anyOf": [_type(item) for item in items]}
+
+
+def _literal(node: ast.expr) -> JsonValue:
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, SyntaxError):
+        value = ...
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise SignatureError(
+        f"Literal[...] takes strings, numbers, True, False and None, not {ast.unparse(node)!r}"
+    )

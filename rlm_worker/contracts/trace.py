@@ -1,0 +1,366 @@
+"""The trace: one event per act of a job, chained by hash, complete enough to run the job again without a model."""
+
+import hashlib
+from decimal import Decimal
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field, JsonValue, TypeAdapter
+
+from rlm_worker.contracts.base import Contract, Count, JsonObject, Name, Sha256, canonical
+from rlm_worker.contracts.job import Dimension
+from rlm_worker.contracts.result import AnsweredBy, FailureClass, Proposal, Status
+
+GENESIS = "0" * 64
+
+
+class Hold(Contract):
+    """What a call may cost at most, set aside before it leaves."""
+
+    subcalls: Count = 0
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cost_usd: Decimal | None = Decimal(0)
+
+
+class Spend(Contract):
+    """What a call did cost."""
+
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cached_input_tokens: Count = 0
+    cost_usd: Decimal | None = Decimal(0)
+
+
+class AttemptStarted(Contract):
+    kind: Literal["attempt_started"] = "attempt_started"
+    attempt: Count
+    worker_id: str
+    #: Iterations taken over from the journal of earlier attempts.
+    resumed_iterations: Count = 0
+    versions: dict[str, str] = Field(default_factory=dict)
+
+
+class SandboxOpened(Contract):
+    kind: Literal["sandbox_opened"] = "sandbox_opened"
+    backend: str
+    layers: tuple[str, ...]
+    reason: Literal["start", "resume", "state_lost"] = "start"
+
+
+class EvidenceSealed(Contract):
+    """Content hashes of the evidence, taken while the job ran."""
+
+    kind: Literal["evidence_sealed"] = "evidence_sealed"
+    name: str
+    content_digest: Sha256
+    changed: bool = False
+
+
+class ModelAsked(Contract):
+    """A turn was asked of the root model; the hold is durable before the request leaves."""
+
+    kind: Literal["model_asked"] = "model_asked"
+    iteration: Count
+    model: str
+    prompt_digest: Sha256
+    hold: Hold
+
+
+class ModelAnswered(Contract):
+    kind: Literal["model_answered"] = "model_answered"
+    iteration: Count
+    model: str
+    text: str
+    spend: Spend
+    ok: bool = True
+    error: str = ""
+
+
+class CellProposed(Contract):
+    """The code of an iteration, before it runs."""
+
+    kind: Literal["cell_proposed"] = "cell_proposed"
+    iteration: Count
+    driver: Literal["model", "playbook", "recording"]
+    reasoning: str = ""
+    code: str
+
+
+class CellRejected(Contract):
+    """A turn without a usable cell."""
+
+    kind: Literal["cell_rejected"] = "cell_rejected"
+    iteration: Count
+    reason: str
+
+
+class CellFinished(Contract):
+    kind: Literal["cell_finished"] = "cell_finished"
+    iteration: Count
+    outcome: Literal["ok", "error", "ended", "timed_out", "interrupted", "crashed", "violation"]
+    stdout: str
+    stderr: str
+    stdout_bytes: Count
+    stderr_bytes: Count
+    error_type: str = ""
+    error_message: str = ""
+    error_line: Count | None = None
+    traceback: str = ""
+    state_lost: bool = False
+    cpu_ms: Count = 0
+    memory_bytes: Count = 0
+    #: Digest of what a replay must reproduce: outcome, output, error.
+    digest: Sha256
+
+
+class SubcallStarted(Contract):
+    """One predict() left; `key` is the digest of (signature, inputs, instructions, model)."""
+
+    kind: Literal["subcall_started"] = "subcall_started"
+    iteration: Count
+    ordinal: Count
+    key: Sha256
+    model: str
+    signature: JsonValue
+    inputs: JsonObject
+    instructions: str = ""
+    hold: Hold
+
+
+class SubcallFinished(Contract):
+    kind: Literal["subcall_finished"] = "subcall_finished"
+    iteration: Count
+    ordinal: Count
+    key: Sha256
+    model: str
+    ok: bool
+    value: JsonValue = None
+    probability: float | None = None
+    error_class: str = ""
+    error: str = ""
+    requests: Count = 1
+    spend: Spend
+    duration_ms: Count = 0
+
+
+class SubcallLost(Contract):
+    """A call left and its outcome is unknown: the hold is charged."""
+
+    kind: Literal["subcall_lost"] = "subcall_lost"
+    ordinal: Count
+    key: Sha256
+    charged: Hold
+
+
+class ChildStarted(Contract):
+    """A child rlm_query began, with a budget carved from this job's."""
+
+    kind: Literal["child_started"] = "child_started"
+    iteration: Count
+    ordinal: Count
+    key: Sha256
+    child_id: Name
+    task: str
+    request: JsonObject
+
+
+class ChildFinished(Contract):
+    kind: Literal["child_finished"] = "child_finished"
+    iteration: Count
+    ordinal: Count
+    key: Sha256
+    child_id: Name
+    ok: bool
+    value: JsonValue = None
+    error: str = ""
+
+
+class HostCallFinished(Contract):
+    """A host call other than a subcall was answered (budget, draft, note, tools)."""
+
+    kind: Literal["host_call_finished"] = "host_call_finished"
+    iteration: Count
+    ordinal: Count
+    name: str
+    payload_digest: Sha256
+    answer: JsonValue = None
+    ok: bool = True
+    error: str = ""
+
+
+class PolicyDenied(Contract):
+    kind: Literal["policy_denied"] = "policy_denied"
+    iteration: Count
+    what: str
+    reason: str
+
+
+class DraftRecorded(Contract):
+    kind: Literal["draft_recorded"] = "draft_recorded"
+    iteration: Count
+    fields: JsonObject
+
+
+class ProposalMade(Contract):
+    kind: Literal["proposal_made"] = "proposal_made"
+    iteration: Count
+    proposal: Proposal
+
+
+class SubmitRejected(Contract):
+    kind: Literal["submit_rejected"] = "submit_rejected"
+    iteration: Count
+    fields: JsonObject
+    errors: tuple[str, ...]
+
+
+class SubmitAccepted(Contract):
+    kind: Literal["submit_accepted"] = "submit_accepted"
+    iteration: Count
+    fields: JsonObject
+
+
+class BudgetExhausted(Contract):
+    kind: Literal["budget_exhausted"] = "budget_exhausted"
+    dimension: Dimension
+    limit: str
+    spent: str
+    detail: str = ""
+
+
+class NoProgress(Contract):
+    kind: Literal["no_progress"] = "no_progress"
+    iteration: Count
+    detail: str
+
+
+class SteerObserved(Contract):
+    kind: Literal["steer_observed"] = "steer_observed"
+    iteration: Count
+    steer_id: int
+    text: str
+
+
+class StopObserved(Contract):
+    """A stop or kill order reached the worker."""
+
+    kind: Literal["stop_observed"] = "stop_observed"
+    order: Literal["stop", "kill", "pause"]
+    detail: str = ""
+
+
+class StopVerified(Contract):
+    """Nothing of the job runs any more."""
+
+    kind: Literal["stop_verified"] = "stop_verified"
+    kill_ms: Count
+    survivors: tuple[int, ...] = ()
+
+
+class Diverged(Contract):
+    """A re-executed cell did not do what the record says."""
+
+    kind: Literal["diverged"] = "diverged"
+    iteration: Count
+    expected: Sha256
+    got: Sha256
+    detail: str = ""
+
+
+class AttemptEnded(Contract):
+    kind: Literal["attempt_ended"] = "attempt_ended"
+    attempt: Count
+    status: Status
+    answered_by: AnsweredBy
+    failure_class: FailureClass | None = None
+    message: str = ""
+
+
+TraceEvent = Annotated[
+    AttemptStarted
+    | SandboxOpened
+    | EvidenceSealed
+    | ModelAsked
+    | ModelAnswered
+    | CellProposed
+    | CellRejected
+    | CellFinished
+    | SubcallStarted
+    | SubcallFinished
+    | SubcallLost
+    | ChildStarted
+    | ChildFinished
+    | HostCallFinished
+    | PolicyDenied
+    | DraftRecorded
+    | ProposalMade
+    | SubmitRejected
+    | SubmitAccepted
+    | BudgetExhausted
+    | NoProgress
+    | SteerObserved
+    | StopObserved
+    | StopVerified
+    | Diverged
+    | AttemptEnded,
+    Field(discriminator="kind"),
+]
+
+_EVENT: TypeAdapter[TraceEvent] = TypeAdapter(TraceEvent)
+
+EVENT_KINDS: tuple[str, ...] = tuple(
+    variant.model_fields["kind"].default for variant in get_args(get_args(TraceEvent)[0])
+)
+
+
+class TraceRecord(Contract):
+    """One link of the chain. The event stays JSON here, so that a chain of any version can be checked."""
+
+    seq: Count
+    at_ms: Count
+    event: JsonObject
+    prev: Sha256
+    hash: Sha256
+
+    def typed(self) -> TraceEvent:
+        return _EVENT.validate_python(self.event)
+
+    @property
+    def kind(self) -> str:
+        return str(self.event["kind"])
+
+
+def link_hash(*, seq: int, at_ms: int, event: JsonObject, prev: str) -> str:
+    """Hash of one link: everything in it, and through `prev` everything before it."""
+    return hashlib.sha256(canonical([seq, at_ms, event, prev])).hexdigest()
+
+
+def link(event: TraceEvent, *, seq: int, at_ms: int, prev: str) -> TraceRecord:
+    """Append an event to a chain that ends in `prev`."""
+    body = event.model_dump(mode="json")
+    return TraceRecord.model_construct(
+        seq=seq,
+        at_ms=at_ms,
+        event=body,
+        prev=prev,
+        hash=link_hash(seq=seq, at_ms=at_ms, event=body, prev=prev),
+    )
+
+
+class BrokenChain(ValueError):
+    """The trace was changed, cut or reordered."""
+
+    def __init__(self, seq: int, reason: str) -> None:
+        super().__init__(f"trace event {seq}: {reason}")
+        self.seq = seq
+        self.reason = reason
+
+
+def check_link(record: TraceRecord, *, seq: int, prev: str) -> None:
+    """Refuse a record that does not follow `prev` at `seq`, or whose hash is not its own."""
+    if record.seq != seq:
+        raise BrokenChain(seq, f"expected sequence number {seq}, found {record.seq}")
+    if record.prev != prev:
+        raise BrokenChain(seq, "its link to the event before it does not match")
+    if record.hash != link_hash(seq=record.seq, at_ms=record.at_ms, event=record.event, prev=record.prev):
+        raise BrokenChain(seq, "its content does not match its hash")
