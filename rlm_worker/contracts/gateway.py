@@ -1,6 +1,6 @@
 """The worker's way back: claim, renew, record, settle. Every write names the fence of its lease."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
@@ -123,3 +123,49 @@ class ReadTraceRequest(Contract):
 class ReadTraceAnswer(Contract):
     records: tuple[TraceRecord, ...]
     more: bool
+
+
+class AwaitOrdersRequest(Contract):
+    """Long poll: answer as soon as something is wanted that differs from what the worker has seen."""
+
+    job_id: Name
+    fence: Positive
+    seen: Desired = "run"
+    steer_seen: int = 0
+    timeout_ms: Positive = 1_000
+
+
+class GatewayRefused(Exception):
+    """The control plane did not take a write."""
+
+
+class LeaseLost(GatewayRefused):
+    """The fence is stale or the lease has expired: write nothing more, kill the sandbox."""
+
+
+class ChainRefused(GatewayRefused):
+    """The records do not continue the job's trace."""
+
+
+class HoldRefused(GatewayRefused):
+    """The hold in these records would pass a limit of the job or of an ancestor."""
+
+
+class GatewayDown(GatewayRefused):
+    """The control plane could not be asked; whether a write arrived is unknown."""
+
+
+class Gateway(Protocol):
+    """What a worker may ask of the control plane. Synchronous; safe to call from several threads."""
+
+    def claim(self, request: ClaimRequest) -> Claimed | NotClaimed: ...
+
+    def renew(self, request: RenewRequest) -> RenewAnswer: ...
+
+    def await_orders(self, request: AwaitOrdersRequest) -> RenewAnswer: ...
+
+    def record(self, request: RecordRequest) -> RecordAnswer: ...
+
+    def read_trace(self, request: ReadTraceRequest) -> ReadTraceAnswer: ...
+
+    def settle(self, request: SettleRequest) -> SettleAnswer: ...

@@ -1,0 +1,99 @@
+"""What readers get to see of tasks and jobs: plain values for CLI, API and console. No behaviour, no store."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from rlm_worker.contracts.gateway import Desired
+from rlm_worker.contracts.job import JobSpec
+from rlm_worker.contracts.result import JobResult, Usage
+
+JobStateName = Literal[
+    "queued",
+    "leased",
+    "running",
+    "held",
+    "stopping",
+    "succeeded",
+    "partial",
+    "failed",
+    "stopped",
+    "quarantined",
+]
+TERMINAL: frozenset[JobStateName] = frozenset({"succeeded", "partial", "failed", "stopped", "quarantined"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseView:
+    """Who works on a job."""
+
+    worker_id: str
+    fence: int
+    attempt: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopView:
+    """How far a stop has come; each time is set once."""
+
+    order: Literal["stop", "kill", "pause"]
+    requested_at: datetime
+    observed_at: datetime | None = None
+    verified_at: datetime | None = None
+    survivors: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobView:
+    """One job as it stands."""
+
+    job_id: str
+    task_id: str
+    tenant_id: str
+    state: JobStateName
+    desired: Desired
+    generation: int
+    attempts: int
+    created_at: datetime
+    updated_at: datetime
+    spec: JobSpec
+    usage: Usage
+    trace_events: int
+    trace_head: str
+    lease: LeaseView | None = None
+    stop: StopView | None = None
+    result: JobResult | None = None
+    receipt_id: str = ""
+
+    @property
+    def is_terminal(self) -> bool:
+        return self.state in TERMINAL
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiptView:
+    """Proof of one act of the control plane."""
+
+    receipt_id: str
+    task_id: str
+    seq: int
+    kind: str
+    at: datetime
+    body: dict[str, object]
+    hash: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskView:
+    """One task as it stands."""
+
+    task_id: str
+    tenant_id: str
+    goal: str
+    status: str
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    job_ids: tuple[str, ...] = ()
+    receipts: tuple[ReceiptView, ...] = field(default=())
