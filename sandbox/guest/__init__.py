@@ -1,0 +1,1 @@
+"""What runs inside the sandbox. Standard library only; mounted alone, without the rest of the project."""

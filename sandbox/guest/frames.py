@@ -1,0 +1,100 @@
+"""Frames between host and guest: a 4-byte big-endian length, then one JSON object. Used on both sides, stdlib only.
+
+Nothing here trusts its input: size, depth, numbers and text are checked before a frame is handed on."""
+
+import json
+import math
+import struct
+from typing import NoReturn, TypeAlias
+
+JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
+JsonObject: TypeAlias = dict[str, JsonValue]
+
+HEADER = struct.Struct(">I")
+
+
+class FrameError(ValueError):
+    """The bytes or the value are not a frame that may cross the channel; the message says why."""
+
+
+def encode(frame: JsonObject, *, max_bytes: int) -> bytes:
+    """Return header and body. Lone surrogates become '?', so that what leaves is always UTF-8."""
+    try:
+        text = json.dumps(frame, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise FrameError(f"not plain JSON data: {error}") from None
+    body = text.encode("utf-8", errors="replace")
+    if len(body) > max_bytes:
+        raise FrameError(f"{len(body)} bytes are more than the {max_bytes} bytes one frame may hold")
+    return HEADER.pack(len(body)) + body
+
+
+def body_length(header: bytes, *, max_bytes: int) -> int:
+    """Return how many bytes follow the header."""
+    (length,) = HEADER.unpack(header)
+    if length > max_bytes:
+        raise FrameError(f"a frame of {length} bytes was announced, {max_bytes} are allowed")
+    return int(length)
+
+
+def decode(body: bytes, *, max_depth: int) -> JsonObject:
+    """Parse and check one body."""
+    try:
+        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+    except RecursionError:
+        raise FrameError("nested too deeply to parse") from None
+    except (
+        ValueError
+    ) as error:  # malformed text, malformed JSON, integers beyond the interpreter's digit limit
+        raise FrameError(f"not JSON: {str(error)[:200]}") from None
+    if not isinstance(value, dict):
+        raise FrameError("a frame must be a JSON object")
+    check(value, max_depth=max_depth)
+    return value
+
+
+def check(value: JsonValue, *, max_depth: int) -> None:
+    """Refuse what JSON text can say and a careful reader does not want: depth, infinities, lone surrogates."""
+    level: list[JsonValue] = [value]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > max_depth:
+            raise FrameError(f"nested more than {max_depth} levels deep")
+        level = _containers_below(level)
+
+
+def _containers_below(level: list[JsonValue]) -> list[JsonValue]:
+    below: list[JsonValue] = []
+    for item in level:
+        if isinstance(item, dict):
+            for key in item:
+                _check_text(key)
+            children = list(item.values())
+        else:
+            children = item if isinstance(item, list) else [item]
+        for child in children:
+            if isinstance(child, dict | list):
+                below.append(child)
+            else:
+                _check_scalar(child)
+    return below
+
+
+def _check_scalar(value: JsonValue) -> None:
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise FrameError("a number is out of range")
+
+
+def _check_text(text: str) -> None:
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise FrameError("text holds a lone surrogate") from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise FrameError(f"{name} is not JSON")
