@@ -12,7 +12,7 @@ ControlPlaneError
 │  └─ VersionConflict   the record changed since it was read
 ├─ Tampered             a hash chain does not hold: look before anything else
 └─ Unavailable          nobody's decision: wait and try again
-"""  # noqa: D205, D212, D400, D415
+"""  # noqa: D212
 
 
 class ControlPlaneError(Exception):

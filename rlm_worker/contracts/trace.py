@@ -31,7 +31,13 @@ class Spend(Contract):
     cost_usd: Decimal | None = Decimal(0)
 
 
-class AttemptStarted(Contract):
+class Event(Contract):
+    """One act. `node` names the REPL it belongs to: empty for the job's own, a child's id below an rlm_query."""
+
+    node: str = ""
+
+
+class AttemptStarted(Event):
     kind: Literal["attempt_started"] = "attempt_started"
     attempt: Count
     worker_id: str
@@ -40,14 +46,14 @@ class AttemptStarted(Contract):
     versions: dict[str, str] = Field(default_factory=dict)
 
 
-class SandboxOpened(Contract):
+class SandboxOpened(Event):
     kind: Literal["sandbox_opened"] = "sandbox_opened"
     backend: str
     layers: tuple[str, ...]
     reason: Literal["start", "resume", "state_lost"] = "start"
 
 
-class EvidenceSealed(Contract):
+class EvidenceSealed(Event):
     """Content hashes of the evidence, taken while the job ran."""
 
     kind: Literal["evidence_sealed"] = "evidence_sealed"
@@ -56,19 +62,22 @@ class EvidenceSealed(Contract):
     changed: bool = False
 
 
-class ModelAsked(Contract):
+class ModelAsked(Event):
     """A turn was asked of the root model; the hold is durable before the request leaves."""
 
     kind: Literal["model_asked"] = "model_asked"
     iteration: Count
+    #: Unique in the job: holds and spends are matched by it, for turns and subcalls alike.
+    ordinal: Count
     model: str
     prompt_digest: Sha256
     hold: Hold
 
 
-class ModelAnswered(Contract):
+class ModelAnswered(Event):
     kind: Literal["model_answered"] = "model_answered"
     iteration: Count
+    ordinal: Count
     model: str
     text: str
     spend: Spend
@@ -76,7 +85,7 @@ class ModelAnswered(Contract):
     error: str = ""
 
 
-class CellProposed(Contract):
+class CellProposed(Event):
     """The code of an iteration, before it runs."""
 
     kind: Literal["cell_proposed"] = "cell_proposed"
@@ -86,7 +95,7 @@ class CellProposed(Contract):
     code: str
 
 
-class CellRejected(Contract):
+class CellRejected(Event):
     """A turn without a usable cell."""
 
     kind: Literal["cell_rejected"] = "cell_rejected"
@@ -94,7 +103,7 @@ class CellRejected(Contract):
     reason: str
 
 
-class CellFinished(Contract):
+class CellFinished(Event):
     kind: Literal["cell_finished"] = "cell_finished"
     iteration: Count
     outcome: Literal["ok", "error", "ended", "timed_out", "interrupted", "crashed", "violation"]
@@ -113,7 +122,7 @@ class CellFinished(Contract):
     digest: Sha256
 
 
-class SubcallStarted(Contract):
+class SubcallStarted(Event):
     """One predict() left; `key` is the digest of (signature, inputs, instructions, model)."""
 
     kind: Literal["subcall_started"] = "subcall_started"
@@ -127,7 +136,7 @@ class SubcallStarted(Contract):
     hold: Hold
 
 
-class SubcallFinished(Contract):
+class SubcallFinished(Event):
     kind: Literal["subcall_finished"] = "subcall_finished"
     iteration: Count
     ordinal: Count
@@ -143,7 +152,7 @@ class SubcallFinished(Contract):
     duration_ms: Count = 0
 
 
-class SubcallLost(Contract):
+class SubcallLost(Event):
     """A call left and its outcome is unknown: the hold is charged."""
 
     kind: Literal["subcall_lost"] = "subcall_lost"
@@ -152,7 +161,7 @@ class SubcallLost(Contract):
     charged: Hold
 
 
-class ChildStarted(Contract):
+class ChildStarted(Event):
     """A child rlm_query began, with a budget carved from this job's."""
 
     kind: Literal["child_started"] = "child_started"
@@ -164,7 +173,7 @@ class ChildStarted(Contract):
     request: JsonObject
 
 
-class ChildFinished(Contract):
+class ChildFinished(Event):
     kind: Literal["child_finished"] = "child_finished"
     iteration: Count
     ordinal: Count
@@ -175,7 +184,7 @@ class ChildFinished(Contract):
     error: str = ""
 
 
-class HostCallFinished(Contract):
+class HostCallFinished(Event):
     """A host call other than a subcall was answered (budget, draft, note, tools)."""
 
     kind: Literal["host_call_finished"] = "host_call_finished"
@@ -188,39 +197,39 @@ class HostCallFinished(Contract):
     error: str = ""
 
 
-class PolicyDenied(Contract):
+class PolicyDenied(Event):
     kind: Literal["policy_denied"] = "policy_denied"
     iteration: Count
     what: str
     reason: str
 
 
-class DraftRecorded(Contract):
+class DraftRecorded(Event):
     kind: Literal["draft_recorded"] = "draft_recorded"
     iteration: Count
     fields: JsonObject
 
 
-class ProposalMade(Contract):
+class ProposalMade(Event):
     kind: Literal["proposal_made"] = "proposal_made"
     iteration: Count
     proposal: Proposal
 
 
-class SubmitRejected(Contract):
+class SubmitRejected(Event):
     kind: Literal["submit_rejected"] = "submit_rejected"
     iteration: Count
     fields: JsonObject
     errors: tuple[str, ...]
 
 
-class SubmitAccepted(Contract):
+class SubmitAccepted(Event):
     kind: Literal["submit_accepted"] = "submit_accepted"
     iteration: Count
     fields: JsonObject
 
 
-class BudgetExhausted(Contract):
+class BudgetExhausted(Event):
     kind: Literal["budget_exhausted"] = "budget_exhausted"
     dimension: Dimension
     limit: str
@@ -228,20 +237,20 @@ class BudgetExhausted(Contract):
     detail: str = ""
 
 
-class NoProgress(Contract):
+class NoProgress(Event):
     kind: Literal["no_progress"] = "no_progress"
     iteration: Count
     detail: str
 
 
-class SteerObserved(Contract):
+class SteerObserved(Event):
     kind: Literal["steer_observed"] = "steer_observed"
     iteration: Count
     steer_id: int
     text: str
 
 
-class StopObserved(Contract):
+class StopObserved(Event):
     """A stop or kill order reached the worker."""
 
     kind: Literal["stop_observed"] = "stop_observed"
@@ -249,7 +258,7 @@ class StopObserved(Contract):
     detail: str = ""
 
 
-class StopVerified(Contract):
+class StopVerified(Event):
     """Nothing of the job runs any more."""
 
     kind: Literal["stop_verified"] = "stop_verified"
@@ -257,7 +266,7 @@ class StopVerified(Contract):
     survivors: tuple[int, ...] = ()
 
 
-class Diverged(Contract):
+class Diverged(Event):
     """A re-executed cell did not do what the record says."""
 
     kind: Literal["diverged"] = "diverged"
@@ -267,7 +276,7 @@ class Diverged(Contract):
     detail: str = ""
 
 
-class AttemptEnded(Contract):
+class AttemptEnded(Event):
     kind: Literal["attempt_ended"] = "attempt_ended"
     attempt: Count
     status: Status
