@@ -1,0 +1,65 @@
+"""What a call costs: nothing on this machine, a price set by hand, or the genai-prices list. Unknown stays unknown."""
+
+from decimal import Decimal
+from typing import Protocol
+
+from rlm_worker.models.port import TokenUsage
+from rlm_worker.models.settings import PricePerMillion
+
+
+class Price(Protocol):
+    def is_known(self) -> bool: ...
+
+    def cost(self, usage: TokenUsage) -> Decimal | None: ...
+
+
+class Free:
+    """A model on this machine."""
+
+    def is_known(self) -> bool:
+        return True
+
+    def cost(self, usage: TokenUsage) -> Decimal | None:  # noqa: ARG002  # part of the protocol
+        return Decimal(0)
+
+
+class SetByHand:
+    def __init__(self, price: PricePerMillion) -> None:
+        self._price = price
+
+    def is_known(self) -> bool:
+        return True
+
+    def cost(self, usage: TokenUsage) -> Decimal | None:
+        asked = usage.input_tokens * self._price.input_usd
+        answered = usage.output_tokens * self._price.output_usd
+        return (asked + answered) / 1_000_000
+
+
+class Listed:
+    """The price of a model in the list that genai-prices carries; looked up offline."""
+
+    def __init__(
+        self, model: str, *, provider_id: str | None = None, provider_url: str | None = None
+    ) -> None:
+        self._model = model
+        self._provider_id = provider_id
+        self._provider_url = provider_url
+
+    def is_known(self) -> bool:
+        return self.cost(TokenUsage(input_tokens=1, output_tokens=1)) is not None
+
+    def cost(self, usage: TokenUsage) -> Decimal | None:
+        from genai_prices import Usage, calc_price  # noqa: PLC0415  # heavy, and free models never need it
+
+        tokens = Usage(
+            input_tokens=usage.input_tokens,
+            cache_read_tokens=usage.cached_input_tokens or None,
+            output_tokens=usage.output_tokens,
+        )
+        try:
+            if self._provider_url is not None:
+                return calc_price(tokens, self._model, provider_api_url=self._provider_url).total_price
+            return calc_price(tokens, self._model, provider_id=self._provider_id).total_price
+        except (LookupError, ValueError):
+            return None

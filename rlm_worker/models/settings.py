@@ -1,0 +1,68 @@
+"""What a person can set about models. Read from the environment once, by whoever starts the worker."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+from pydantic import SecretStr
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PricePerMillion:
+    """Dollars for a million tokens, for models no price list knows."""
+
+    input_usd: Decimal
+    output_usd: Decimal
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSettings:
+    """`api_key` is for models named by URL; named providers read their own variables.
+
+    `openai_key` goes to a URL only when it is OpenAI's own or the one in OPENAI_BASE_URL.
+    """
+
+    api_key: SecretStr | None = None
+    openai_key: SecretStr | None = None
+    openai_base_url: str | None = None
+    price: PricePerMillion | None = None
+    temperature: float | None = None
+    max_connections: int = 128
+    models_dir: Path | None = None
+    threads: int | None = None
+    context_tokens: int = 8192
+    slots: int = 2
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str] = os.environ) -> "ModelSettings":
+        models_dir = env.get("CUSTODY_MODELS")
+        threads = env.get("CUSTODY_MODEL_THREADS")
+        return cls(
+            api_key=_secret(env.get("CUSTODY_API_KEY")),
+            openai_key=_secret(env.get("OPENAI_API_KEY")),
+            openai_base_url=env.get("OPENAI_BASE_URL"),
+            price=_price(env.get("CUSTODY_MODEL_PRICE")),
+            models_dir=Path(models_dir) if models_dir else None,
+            threads=int(threads) if threads else None,
+        )
+
+    def cache_dir(self, env: Mapping[str, str] = os.environ) -> Path:
+        """Where model files live: one place per machine user."""
+        if self.models_dir is not None:
+            return self.models_dir
+        base = env.get("XDG_CACHE_HOME")
+        return (Path(base) if base else Path.home() / ".cache") / "custody" / "models"
+
+
+def _secret(text: str | None) -> SecretStr | None:
+    return SecretStr(text) if text else None
+
+
+def _price(text: str | None) -> PricePerMillion | None:
+    """`CUSTODY_MODEL_PRICE=0.15/0.60`: dollars per million input and output tokens."""
+    if not text:
+        return None
+    asked, _, answered = text.partition("/")
+    return PricePerMillion(input_usd=Decimal(asked), output_usd=Decimal(answered))
