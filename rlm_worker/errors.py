@@ -1,0 +1,63 @@
+"""
+Errors of the worker, sorted by who sees them.
+
+WorkerError
+├─ CallRefused          a host call is not answered: it raises inside the cell, the job goes on
+│  ├─ BudgetExceeded    … a limit would be passed
+│  ├─ SubcallFailed     … the model could not be asked, or its answer does not fit the type
+│  └─ BadCall           … the call itself is malformed
+├─ JobFailed            the job ends with a failure class
+└─ LostAuthority        the lease is gone: write nothing, kill the sandbox, leave
+"""  # noqa: D212
+
+from rlm_worker.contracts.job import Dimension
+from rlm_worker.contracts.result import FailureClass
+
+
+class WorkerError(Exception):
+    """Something the worker could not do."""
+
+
+class CallRefused(WorkerError):
+    """A host call is not answered; the cell sees the reason."""
+
+    #: Name of the exception class that the cell sees.
+    guest_error = "HostCallError"
+
+
+class BadCall(CallRefused):
+    """The call's content cannot be used; the message says what would be right."""
+
+
+class SubcallFailed(CallRefused):
+    """A predict() has no usable answer."""
+
+    guest_error = "SubcallError"
+
+
+class BudgetExceeded(CallRefused):
+    """A limit would be passed. Nothing was spent on this."""
+
+    guest_error = "BudgetExceeded"
+
+    def __init__(self, dimension: Dimension, *, limit: object, spent: object, detail: str = "") -> None:
+        super().__init__(
+            f"budget {dimension} is exhausted: limit {limit}, used or held {spent}"
+            + (f" ({detail})" if detail else "")
+        )
+        self.dimension = dimension
+        self.limit = limit
+        self.spent = spent
+        self.detail = detail
+
+
+class JobFailed(WorkerError):
+    """The job ends here, with its class."""
+
+    def __init__(self, failure_class: FailureClass, message: str) -> None:
+        super().__init__(message)
+        self.failure_class = failure_class
+
+
+class LostAuthority(WorkerError):
+    """The lease is lost: another attempt may already be at work."""

@@ -1,0 +1,146 @@
+"""What a trace says has happened: cells, turns and answers, ready to be served again. Folds events; decides nothing."""
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+from rlm_worker.contracts import JsonObject
+from rlm_worker.contracts.result import Proposal
+from rlm_worker.contracts.trace import (
+    AttemptStarted,
+    CellFinished,
+    CellProposed,
+    CellRejected,
+    ChildFinished,
+    ChildStarted,
+    DraftRecorded,
+    EvidenceSealed,
+    HostCallFinished,
+    ModelAnswered,
+    ModelAsked,
+    ProposalMade,
+    SteerObserved,
+    SubcallFinished,
+    SubcallLost,
+    SubcallStarted,
+    SubmitAccepted,
+    TraceEvent,
+)
+
+Outcome = SubcallFinished | ChildFinished
+Open = SubcallStarted | ModelAsked
+
+
+@dataclass
+class Recorded:
+    """One iteration as far as it is recorded."""
+
+    iteration: int
+    asked: ModelAnswered | None = None
+    proposed: CellProposed | None = None
+    rejected: CellRejected | None = None
+    finished: CellFinished | None = None
+    outcomes: dict[str, deque[Outcome]] = field(default_factory=lambda: defaultdict(deque))
+    children: dict[str, ChildStarted] = field(default_factory=dict)
+    host_calls: dict[str, deque[HostCallFinished]] = field(default_factory=lambda: defaultdict(deque))
+    steers: list[SteerObserved] = field(default_factory=list)
+
+
+@dataclass
+class NodeJournal:
+    """What one REPL has done."""
+
+    iterations: dict[int, Recorded] = field(default_factory=dict)
+    draft: JsonObject | None = None
+    submitted: JsonObject | None = None
+
+    def at(self, iteration: int) -> Recorded:
+        return self.iterations.setdefault(iteration, Recorded(iteration))
+
+    @property
+    def last(self) -> int:
+        return max(self.iterations, default=0)
+
+
+class Journal:
+    """The record of a whole job tree."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeJournal] = defaultdict(NodeJournal)
+        self.answers: dict[str, SubcallFinished] = {}
+        self.open: dict[int, Open] = {}
+        self.proposals: list[Proposal] = []
+        self.sealed: dict[str, EvidenceSealed] = {}
+        self.attempts = 0
+        self.next_ordinal = 1
+        self.steer_seen = 0
+        self.stdout_tail = ""
+        self.stderr_tail = ""
+
+    def take_ordinal(self) -> int:
+        """A number no other call of this job has."""
+        taken = self.next_ordinal
+        self.next_ordinal += 1
+        return taken
+
+    def fold(self, event: TraceEvent) -> None:
+        """Enter one recorded event."""
+        ordinal = getattr(event, "ordinal", None)
+        if ordinal is not None:
+            self.next_ordinal = max(self.next_ordinal, ordinal + 1)
+        match event:
+            case SubcallStarted() | ModelAsked():
+                self.open[event.ordinal] = event
+            case SubcallFinished() | ModelAnswered() | ChildFinished() | SubcallLost():
+                self._fold_answer(event)
+            case CellProposed() | CellRejected() | CellFinished():
+                self._fold_cell(event)
+            case _:
+                self._fold_other(event)
+
+    def _fold_answer(self, event: SubcallFinished | ModelAnswered | ChildFinished | SubcallLost) -> None:
+        self.open.pop(event.ordinal, None)
+        match event:
+            case SubcallFinished():
+                self.nodes[event.node].at(event.iteration).outcomes[event.key].append(event)
+                if event.ok:
+                    self.answers.setdefault(event.key, event)
+            case ChildFinished():
+                self.nodes[event.node].at(event.iteration).outcomes[event.key].append(event)
+            case ModelAnswered(ok=True):
+                self.nodes[event.node].at(event.iteration).asked = event
+            case _:
+                pass
+
+    def _fold_cell(self, event: CellProposed | CellRejected | CellFinished) -> None:
+        recorded = self.nodes[event.node].at(event.iteration)
+        match event:
+            case CellProposed():
+                recorded.proposed = event
+            case CellRejected():
+                recorded.rejected = event
+            case CellFinished():
+                recorded.finished = event
+                self.stdout_tail = event.stdout or self.stdout_tail
+                self.stderr_tail = event.stderr or self.stderr_tail
+
+    def _fold_other(self, event: TraceEvent) -> None:
+        match event:
+            case HostCallFinished():
+                self.nodes[event.node].at(event.iteration).host_calls[event.name].append(event)
+            case ChildStarted():
+                self.nodes[event.node].at(event.iteration).children[event.key] = event
+            case DraftRecorded():
+                self.nodes[event.node].draft = event.fields
+            case SubmitAccepted():
+                self.nodes[event.node].submitted = event.fields
+            case ProposalMade():
+                self.proposals.append(event.proposal)
+            case EvidenceSealed():
+                self.sealed[event.name] = event
+            case SteerObserved():
+                self.steer_seen = max(self.steer_seen, event.steer_id)
+                self.nodes[event.node].at(event.iteration).steers.append(event)
+            case AttemptStarted():
+                self.attempts = max(self.attempts, event.attempt)
+            case _:
+                pass

@@ -1,0 +1,208 @@
+"""The budget of one job tree while it runs: hold before spend, at every ancestor. Single-threaded; knows no store."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from rlm_worker.contracts.job import Budget, Dimension
+from rlm_worker.contracts.result import ModelUsage, Usage
+from rlm_worker.contracts.trace import Hold, Spend
+from rlm_worker.errors import BudgetExceeded
+
+
+@dataclass
+class _Tally:
+    """Counters of one level; tokens and cost twice: spent, and held for calls under way."""
+
+    iterations: int = 0
+    subcalls: int = 0
+    cached: int = 0
+    host_calls: int = 0
+    output_bytes: int = 0
+    cpu_ms: int = 0
+    memory_bytes: int = 0
+    deepest: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: Decimal | None = Decimal(0)
+    held_input: int = 0
+    held_output: int = 0
+    held_cost: Decimal = Decimal(0)
+    by_model: dict[str, ModelUsage] = field(default_factory=dict)
+
+
+class Meter:
+    """Limits and counters of a job, or of a child carved from it."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        parent: "Meter | None" = None,
+        already_ms: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.budget = budget
+        self._parent = parent
+        self._clock = clock
+        self._started = clock() - already_ms / 1000
+        self._tally = _Tally()
+        self._holds: dict[int, Hold] = {}
+
+    def _line(self) -> Iterator["Meter"]:
+        level: Meter | None = self
+        while level is not None:
+            yield level
+            level = level._parent
+
+    def hold(self, ordinal: int, hold: Hold) -> None:
+        """Set aside what a call may cost, at every ancestor, or refuse before anything is spent."""
+        for level in self._line():
+            level._check(hold)
+        for level in self._line():
+            level._apply_hold(ordinal, hold)
+
+    def can_hold(self, hold: Hold) -> BudgetExceeded | None:
+        """The refusal that this hold would meet, if any."""
+        try:
+            for level in self._line():
+                level._check(hold)
+        except BudgetExceeded as refusal:
+            return refusal
+        return None
+
+    def settle(self, ordinal: int, *, model: str, spend: Spend) -> None:
+        """Replace a hold by what the call did cost."""
+        for level in self._line():
+            level._apply_spend(ordinal, model, spend)
+
+    def charge(self, ordinal: int, *, model: str, hold: Hold) -> None:
+        """The outcome of a call is unknown: its hold counts as spent."""
+        spend = Spend(
+            input_tokens=hold.input_tokens, output_tokens=hold.output_tokens, cost_usd=hold.cost_usd
+        )
+        self.settle(ordinal, model=model, spend=spend)
+
+    def begin_iteration(self) -> None:
+        for level in self._line():
+            level._limit("iterations", level._tally.iterations + 1, level.budget.max_iterations)
+        for level in self._line():
+            level._tally.iterations += 1
+
+    def count_host_call(self) -> None:
+        for level in self._line():
+            level._limit("host_calls", level._tally.host_calls + 1, level.budget.max_host_calls)
+        for level in self._line():
+            level._tally.host_calls += 1
+
+    def count_cached(self) -> None:
+        for level in self._line():
+            level._tally.cached += 1
+
+    def count_cell(self, *, output_bytes: int, cpu_ms: int, memory_bytes: int) -> None:
+        """Add what a finished cell used; whether that passed a limit is asked by `check_cell`."""
+        for level in self._line():
+            tally = level._tally
+            tally.output_bytes += output_bytes
+            tally.cpu_ms += cpu_ms
+            tally.memory_bytes = max(tally.memory_bytes, memory_bytes)
+
+    def check_cell(self) -> None:
+        """Refuse to go on after cells that printed or computed more than allowed."""
+        for level in self._line():
+            level._limit("output_bytes", level._tally.output_bytes, level.budget.max_output_bytes)
+            level._limit("sandbox_cpu", level._tally.cpu_ms, level.budget.max_sandbox_cpu_ms)
+
+    def check_depth(self, depth: int) -> None:
+        for level in self._line():
+            level._limit("depth", depth, level.budget.max_depth)
+            level._tally.deepest = max(level._tally.deepest, depth)
+
+    def seconds_left(self) -> float:
+        return min(
+            level.budget.max_wall_time_ms / 1000 - (level._clock() - level._started) for level in self._line()
+        )
+
+    def left(self) -> dict[str, int | float | str | None]:
+        """What `budget()` shows in a cell."""
+        spent, budget = self._tally, self.budget
+        tokens = spent.input_tokens + spent.output_tokens + spent.held_input + spent.held_output
+        cost = budget.max_cost_usd
+        return {
+            "iterations": budget.max_iterations - spent.iterations,
+            "subcalls": budget.max_subcalls - spent.subcalls,
+            "seconds": round(max(0.0, self.seconds_left()), 1),
+            "tokens": None if budget.max_tokens is None else budget.max_tokens - tokens,
+            "usd": None if cost is None else str(cost - (spent.cost or 0) - spent.held_cost),
+            "host_calls": budget.max_host_calls - spent.host_calls,
+            "depth": budget.max_depth,
+        }
+
+    def usage(self) -> Usage:
+        tally = self._tally
+        return Usage(
+            iterations=tally.iterations,
+            subcalls=tally.subcalls,
+            answered_from_journal=tally.cached,
+            host_calls=tally.host_calls,
+            depth=tally.deepest,
+            wall_time_ms=max(0, int((self._clock() - self._started) * 1000)),
+            input_tokens=tally.input_tokens,
+            output_tokens=tally.output_tokens,
+            cost_usd=tally.cost,
+            output_bytes=tally.output_bytes,
+            sandbox_cpu_ms=tally.cpu_ms,
+            sandbox_memory_bytes=tally.memory_bytes,
+            by_model=dict(tally.by_model),
+        )
+
+    def _check(self, hold: Hold) -> None:
+        tally, budget = self._tally, self.budget
+        into = tally.input_tokens + tally.held_input + hold.input_tokens
+        out = tally.output_tokens + tally.held_output + hold.output_tokens
+        self._limit("subcalls", tally.subcalls + hold.subcalls, budget.max_subcalls)
+        self._limit("input_tokens", into, budget.max_input_tokens)
+        self._limit("output_tokens", out, budget.max_output_tokens)
+        self._limit("tokens", into + out, budget.max_tokens)
+        if budget.max_cost_usd is None:
+            return
+        if hold.cost_usd is None or tally.cost is None:
+            detail = "the price of this model is unknown; limit tokens instead of usd, or set its price"
+            raise BudgetExceeded("cost", limit=budget.max_cost_usd, spent="unknown", detail=detail)
+        self._limit("cost", tally.cost + tally.held_cost + hold.cost_usd, budget.max_cost_usd)
+
+    def _limit(self, dimension: Dimension, would_be: int | Decimal, limit: int | Decimal | None) -> None:
+        if limit is not None and would_be > limit:
+            raise BudgetExceeded(dimension, limit=limit, spent=would_be)
+
+    def _apply_hold(self, ordinal: int, hold: Hold) -> None:
+        tally = self._tally
+        self._holds[ordinal] = hold
+        tally.subcalls += hold.subcalls
+        tally.held_input += hold.input_tokens
+        tally.held_output += hold.output_tokens
+        tally.held_cost += hold.cost_usd or 0
+
+    def _apply_spend(self, ordinal: int, model: str, spend: Spend) -> None:
+        tally = self._tally
+        hold = self._holds.pop(ordinal, None)
+        if hold is not None:
+            tally.held_input -= hold.input_tokens
+            tally.held_output -= hold.output_tokens
+            tally.held_cost -= hold.cost_usd or 0
+        tally.input_tokens += spend.input_tokens
+        tally.output_tokens += spend.output_tokens
+        tally.cost = _plus(tally.cost, spend.cost_usd)
+        before = tally.by_model.get(model, ModelUsage())
+        tally.by_model[model] = ModelUsage(
+            calls=before.calls + 1,
+            input_tokens=before.input_tokens + spend.input_tokens,
+            output_tokens=before.output_tokens + spend.output_tokens,
+            cached_input_tokens=before.cached_input_tokens + spend.cached_input_tokens,
+            cost_usd=_plus(before.cost_usd, spend.cost_usd),
+        )
+
+
+def _plus(total: Decimal | None, more: Decimal | None) -> Decimal | None:
+    return None if total is None or more is None else total + more

@@ -1,0 +1,114 @@
+"""TraceWriter: links events into the job's chain and makes them durable, many at a time. The only way a worker records."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from rlm_worker.contracts.gateway import Gateway, GatewayRefused, RecordRequest
+from rlm_worker.contracts.result import TraceRef
+from rlm_worker.contracts.trace import TraceEvent, TraceRecord, link
+from rlm_worker.errors import LostAuthority
+from rlm_worker.redaction import redact
+
+#: Events in one request: large enough to share a commit, small enough to answer quickly.
+_GROUP = 512
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class TraceWriter:
+    """Appends to one job's trace under one fence. Events become durable in the order they were added."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        *,
+        job_id: str,
+        fence: int,
+        events: int,
+        head: str,
+        observe: Callable[[TraceEvent], None] = lambda _: None,
+    ) -> None:
+        self._gateway = gateway
+        self._job_id = job_id
+        self._fence = fence
+        self._seq = events
+        self._head = head
+        self._observe = observe
+        self._pending: list[tuple[int, TraceEvent]] = []
+        self._waiters: list[asyncio.Future[None]] = []
+        self._flusher: asyncio.Task[None] | None = None
+        self._broken: LostAuthority | None = None
+        # One thread, so that groups reach the gateway in the order of their sequence numbers.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="custody-trace")
+
+    @property
+    def ref(self) -> TraceRef:
+        return TraceRef(job_id=self._job_id, events=self._seq, head=self._head)
+
+    def add(self, *events: TraceEvent) -> "asyncio.Future[None]":
+        """Queue events; the future is done when they are durable."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._broken is not None:
+            done.set_exception(self._broken)
+            return done
+        at_ms = _now_ms()
+        self._pending.extend((at_ms, event) for event in events)
+        self._waiters.append(done)
+        if self._flusher is None or self._flusher.done():
+            self._flusher = asyncio.create_task(self._flush())
+        return done
+
+    async def write(self, *events: TraceEvent) -> None:
+        """Record events and return when they are durable."""
+        await asyncio.shield(self.add(*events))
+
+    async def close(self) -> None:
+        """Wait for what was added, then let the thread go."""
+        if self._flusher is not None:
+            await asyncio.gather(self._flusher, return_exceptions=True)
+        self._thread.shutdown(wait=False)
+
+    async def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._pending:
+            group, self._pending = self._pending[:_GROUP], self._pending[_GROUP:]
+            waiters = [] if self._pending else self._waiters
+            if not self._pending:
+                self._waiters = []
+            try:
+                await loop.run_in_executor(self._thread, self._record, group)
+            except GatewayRefused as refused:
+                self._fail(refused, waiters)
+                return
+            for _, event in group:
+                self._observe(event)
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _record(self, group: list[tuple[int, TraceEvent]]) -> None:
+        seq, head = self._seq, self._head
+        records: list[TraceRecord] = []
+        for at_ms, event in group:
+            record = link(redact(event), seq=seq, at_ms=at_ms, prev=head)
+            records.append(record)
+            seq, head = seq + 1, record.hash
+        request = RecordRequest.model_construct(
+            job_id=self._job_id, fence=self._fence, records=tuple(records)
+        )
+        self._gateway.record(request)
+        self._seq, self._head = seq, head
+
+    def _fail(self, refused: GatewayRefused, waiters: list["asyncio.Future[None]"]) -> None:
+        self._broken = LostAuthority(f"the trace of job {self._job_id} was refused: {refused}")
+        self._broken.__cause__ = refused
+        self._pending = []
+        for waiter in [*waiters, *self._waiters]:
+            if not waiter.done():
+                waiter.set_exception(self._broken)
+                waiter.exception()  # read once here: nobody may be waiting for this one
+        self._waiters = []
