@@ -57,7 +57,7 @@ async def _nothing_to_release() -> None:
 class WireModel:
     """A Model at an OpenAI-compatible URL."""
 
-    def __init__(  # noqa: PLR0913  # settings of one thing, each named
+    def __init__(  # settings of one thing, each named
         self,
         name: str,
         *,

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from decimal import Decimal
+from typing import Literal
 
 from pydantic import JsonValue
 from pydantic_ai import exceptions as failed
@@ -161,13 +162,14 @@ class DirectModel:
             wanted["openai_logprobs"] = True
             wanted["openai_top_logprobs"] = TOP_LOGPROBS
         for left_out in self._model.unsupported_settings:
-            wanted.pop(left_out, None)  # type: ignore[misc]
+            wanted.pop(left_out, None)
         return wanted
 
     def _output(self, schema: JsonObject | None) -> ModelRequestParameters:
         if schema is None:
             return ModelRequestParameters()
-        mode = "native" if self._model.profile.get("supports_json_schema_output", False) else "prompted"
+        is_native = self._model.profile.get("supports_json_schema_output", False)
+        mode: Literal["native", "prompted"] = "native" if is_native else "prompted"
         shape = OutputObjectDefinition(json_schema=schema, name="answer")
         return ModelRequestParameters(output_mode=mode, output_object=shape, allow_text_output=True)
 
