@@ -1,0 +1,74 @@
+"""The names every cell finds: evidence, predict, SUBMIT and the rest. Puts them together and holds no logic of its own."""
+
+from pathlib import Path
+from typing import Any
+
+from sandbox.guest.calls import (
+    BudgetExceeded,
+    HostCallError,
+    SubcallError,
+    SubmitRejected,
+    host_call,
+    host_call_async,
+)
+from sandbox.guest.documents import Chunk, Document, Line
+from sandbox.guest.evidence import Evidence
+from sandbox.guest.job import Job
+from sandbox.guest.results import Result
+from sandbox.guest.search import Hit
+from sandbox.guest.subcalls import AsyncCall, Call, Subcalls
+
+
+def install(
+    namespace: dict[str, Any],
+    *,
+    evidence_root: str,
+    workspace: str,
+    call: Call = host_call,
+    call_async: AsyncCall = host_call_async,
+) -> None:
+    """Put the names of a session into the namespace in which its cells run."""
+    evidence = Evidence(evidence_root)
+    job = Job(call, namespace)
+    names: dict[str, Any] = {
+        "evidence": evidence,
+        "context": evidence,
+        "workspace": Path(workspace),
+        **_subcall_names(Subcalls(call, call_async, namespace)),
+        **_job_names(job),
+        **{kind.__name__: kind for kind in _TYPES},
+    }
+    job.own(frozenset(names))
+    namespace.update(names)
+
+
+_TYPES: tuple[type, ...] = (
+    *(Document, Line, Chunk, Hit, Result),
+    *(HostCallError, SubcallError, BudgetExceeded, SubmitRejected),
+)
+
+
+def _subcall_names(subcalls: Subcalls) -> dict[str, Any]:
+    return {
+        "predict": subcalls.predict,
+        "apredict": subcalls.apredict,
+        "predict_batch": subcalls.predict_batch,
+        "rlm_query": subcalls.rlm_query,
+        "rlm_query_batched": subcalls.rlm_query_batched,
+        "llm_query": subcalls.llm_query,
+        "llm_query_batched": subcalls.llm_query_batched,
+    }
+
+
+def _job_names(job: Job) -> dict[str, Any]:
+    return {
+        "DRAFT": job.draft,
+        "SUBMIT": job.submit,
+        "budget": job.budget,
+        "note": job.note,
+        "progress": job.progress,
+        "params": job.params,
+        "question": job.question,
+        "show_vars": job.show_vars,
+        "SHOW_VARS": job.show_vars,
+    }

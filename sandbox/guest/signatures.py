@@ -1,0 +1,114 @@
+"""What a subcall asks for: a signature string, a JSON Schema or a class, checked before anything is spent."""
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.guest.inputs import plain
+from sandbox.guest.results import RESERVED, Result
+from sandbox.guest.typed import Schema, build, is_record, revive, schema_of
+
+
+@dataclass(frozen=True)
+class Question:
+    """One signature, ready to be sent, and the way back from an answer to a Result."""
+
+    signature: str | None
+    schema: Schema | None
+    cls: type | None
+    #: Declared input names; None when any are accepted.
+    inputs: tuple[str, ...] | None
+    names: Mapping[str, Any]
+
+    def fields(self) -> dict[str, Any]:
+        """The part of a payload that says what is asked for."""
+        return {"signature": self.signature, "schema": self.schema}
+
+    def row(self, row: Any) -> dict[str, Any]:
+        """The inputs of one row as plain JSON: a mapping of names, or the bare value of the only input."""
+        if isinstance(row, Mapping):
+            self._check_names(row)
+            return {str(name): plain(value) for name, value in row.items()}
+        if self.inputs is None or len(self.inputs) != 1:
+            raise TypeError(
+                f"a row must be a dict of inputs, not {type(row).__name__}: a bare value needs exactly one input"
+            )
+        return {self.inputs[0]: plain(row)}
+
+    def _check_names(self, row: Mapping[str, Any]) -> None:
+        if self.inputs is None:
+            return
+        missing = [name for name in self.inputs if name not in row]
+        extra = [name for name in row if name not in self.inputs]
+        if missing or extra:
+            raise TypeError(
+                f"the inputs do not fit {self.signature!r}: missing {missing}, not in the signature {extra}"
+            )
+
+    def result(self, answer: Mapping[str, Any], *, schema: Schema | None = None, model: str = "") -> Result:
+        """A Result from one answer of the host."""
+        meta: dict[str, Any] = {
+            "probability": answer.get("probability"),
+            "cached": bool(answer.get("cached")),
+        }
+        model = answer.get("model") or model
+        if answer.get("ok") is False:
+            error_class = answer.get("error_class") or "SubcallError"
+            return Result(None, model=model, error=f"{error_class}: {answer.get('error', '')}", **meta)
+        value = answer["value"]
+        if self.cls is None:
+            schema = answer.get("schema") or schema or self.schema or {}
+            return Result(revive(value, schema), model=model, **meta)
+        instance = build(self.cls, value, names=self.names)
+        fields = instance if isinstance(instance, dict) else {name: getattr(instance, name) for name in value}
+        return Result(instance, fields=fields, model=model, **meta)
+
+
+def ask(signature: Any, names: Mapping[str, Any]) -> Question:
+    """Read a signature in any of its forms."""
+    if isinstance(signature, str):
+        inputs = _input_names(signature)
+        return Question(signature, None, None, inputs or None, names)
+    if isinstance(signature, Mapping):
+        return Question(None, _checked(plain(signature)), None, None, names)
+    if isinstance(signature, type) and (is_record(signature) or hasattr(signature, "model_json_schema")):
+        return Question(None, _checked(schema_of(signature, names=names)), signature, None, names)
+    raise TypeError(
+        f'{signature!r} is no signature: write \'text -> label: Literal["a", "b"]\', '
+        "or give a dataclass, a TypedDict, a pydantic model or a JSON Schema"
+    )
+
+
+def _input_names(signature: str) -> tuple[str, ...]:
+    left, arrow, right = signature.partition("->")
+    if not arrow:
+        raise ValueError(f"signature {signature!r} has no '->': write it as 'input, … -> field: type, …'")
+    _refuse_reserved(_argument_names(right, signature))
+    return _argument_names(left, signature)
+
+
+def _argument_names(text: str, signature: str) -> tuple[str, ...]:
+    try:
+        function = ast.parse(f"def _({' '.join(text.split())}): pass").body[0]
+    except (SyntaxError, ValueError):
+        raise ValueError(
+            f"cannot read signature {signature!r}: expected 'name: type, … -> name: type, …'"
+        ) from None
+    assert isinstance(function, ast.FunctionDef)
+    return tuple(argument.arg for argument in function.args.args)
+
+
+def _checked(schema: Schema) -> Schema:
+    properties = schema.get("properties")
+    _refuse_reserved(tuple(properties) if isinstance(properties, dict) else ())
+    return schema
+
+
+def _refuse_reserved(fields: tuple[str, ...]) -> None:
+    taken = sorted(RESERVED.intersection(fields))
+    if taken:
+        raise ValueError(
+            f"a field cannot be named {', '.join(taken)}, which every Result has already: "
+            f"take another name, such as {taken[0]}_found"
+        )
