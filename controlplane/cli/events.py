@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from controlplane.cli.figures import count, duration, money
-from controlplane.cli.progress import cell_title
+from controlplane.cli.progress import cell_name
 from controlplane.cli.safe import clipped, one_line
 from rlm_worker.contracts import trace as t
 from rlm_worker.contracts.trace import TraceRecord
@@ -120,7 +120,9 @@ _SUMMARIES: dict[type[t.Event], Callable[[Any], str]] = {
     t.EvidenceSealed: _evidence_sealed,
     t.ModelAsked: lambda e: f"asked {one_line(e.model, width=50)} for iteration {e.iteration}",
     t.ModelAnswered: _model_answered,
-    t.CellProposed: lambda e: f"cell {e.iteration} by {e.driver}: {cell_title(e.code)}",
+    t.CellProposed: lambda e: (
+        f"cell {e.iteration} by {e.driver}: {cell_name(e.code, reasoning=e.reasoning, driver=e.driver)}"
+    ),
     t.CellRejected: lambda e: f"cell {e.iteration} rejected: {one_line(e.reason)}",
     t.CellFinished: _cell_finished,
     t.SubcallStarted: _subcall_started,

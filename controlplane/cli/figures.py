@@ -44,6 +44,8 @@ def money(usd: Decimal | None) -> str:
         return "price unknown"
     if usd == 0:
         return "$0"
+    if usd < Decimal("0.0001"):
+        return "under $0.0001"
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
 
 

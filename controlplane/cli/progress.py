@@ -31,7 +31,9 @@ class Progress:
     rows: dict[tuple[str, int], Row] = field(default_factory=dict)
     events: int = 0
     attempt: int = 0
-    started_ms: int | None = None
+    #: Time of the attempts before this one, without the gaps between them.
+    earlier_ms: int = 0
+    attempt_ms: int | None = None
     last_ms: int | None = None
     backend: str = ""
     thinking: str = ""
@@ -53,22 +55,30 @@ class Progress:
 
     def take(self, record: TraceRecord) -> None:
         """Fold one record; an event kind this version does not know changes only the counters."""
-        self.events = record.seq + 1 if record.seq >= self.events else self.events
-        self.last_ms = record.at_ms
-        if self.started_ms is None:
-            self.started_ms = record.at_ms
+        self.events += 1
+        if self.attempt_ms is None:
+            self.attempt_ms = record.at_ms
         fold = _FOLDS.get(record.kind)
         if fold is not None:
             fold(self, record.event, record.at_ms)
+        self.last_ms = record.at_ms
+
+    def elapsed_ms(self, now_ms: int) -> int:
+        """Time worked so far, over all attempts."""
+        if self.attempt_ms is None:
+            return 0
+        until = self.last_ms if self.ended and self.last_ms is not None else now_ms
+        return self.earlier_ms + max(until - self.attempt_ms, 0)
 
 
 _Fold = Callable[[Progress, JsonObject, int], None]
 
 
-def cell_title(code: str) -> str:
-    """The first line of a cell that says something, without its comment marks."""
-    for line in code.splitlines():
-        words = line.strip().lstrip("#%").strip()
+def cell_name(code: str, *, reasoning: str = "", driver: str = "model") -> str:
+    """What to call a cell: the title a playbook gave it, else its first line that says something."""
+    titled = [reasoning] if driver == "playbook" else []
+    for line in [*titled, *code.splitlines()]:
+        words = line.strip().lstrip("#% ")
         if words:
             return one_line(words, width=72)
     return "(empty cell)"
@@ -93,7 +103,10 @@ def _row(event: JsonObject, *, title: str, at_ms: int) -> Row:
     return Row(number=number, node=node, title=title, started_ms=at_ms)
 
 
-def _attempt_started(progress: Progress, event: JsonObject, _: int) -> None:
+def _attempt_started(progress: Progress, event: JsonObject, at_ms: int) -> None:
+    if progress.attempt_ms is not None and progress.last_ms is not None:
+        progress.earlier_ms += max(progress.last_ms - progress.attempt_ms, 0)
+    progress.attempt_ms, progress.ended = at_ms, ""
     progress.attempt = _number(event, "attempt")
     progress.in_flight.clear()
     taken_over = _number(event, "resumed_iterations")
@@ -119,7 +132,9 @@ def _model_answered(progress: Progress, event: JsonObject, _: int) -> None:
 
 
 def _cell_proposed(progress: Progress, event: JsonObject, at_ms: int) -> None:
-    title = cell_title(_text(event, "code"))
+    title = cell_name(
+        _text(event, "code"), reasoning=_text(event, "reasoning"), driver=_text(event, "driver")
+    )
     progress.rows[_place(event)] = _row(event, title=title, at_ms=at_ms)
 
 

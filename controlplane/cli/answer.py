@@ -1,0 +1,172 @@
+"""How a job ended, for a person: the structured answer as tables, what it rests on, what it cost, what to type next."""
+
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from controlplane.cli.events import value_text
+from controlplane.cli.figures import between, count, counted, duration, money
+from controlplane.cli.safe import clipped, printable
+from controlplane.views import JobView, StopView
+from rlm_worker.contracts.result import CitationReport, JobResult, Usage
+
+_SHOWN_ITEMS = 60
+_CELL_WIDTH = 160
+
+_HEADINGS = {
+    "succeeded": ("Answer", "bold green"),
+    "partial": ("Partial answer", "bold yellow"),
+    "failed": ("Failed", "bold red"),
+    "stopped": ("Stopped", "bold yellow"),
+    "quarantined": ("Quarantined", "bold red"),
+}
+
+
+def render_end(view: JobView, *, next_steps: bool = True) -> RenderableType:
+    """Everything about a job that has ended."""
+    heading, style = _HEADINGS.get(view.state, (view.state, "bold"))
+    parts: list[RenderableType] = [Rule(Text(heading, style=style), align="left", style="dim")]
+    result = view.result
+    if result is not None:
+        parts += _why(result)
+        if result.structured_output is not None:
+            parts.append(fields_table(result.structured_output))
+    if view.stop is not None:
+        parts.append(Text(stop_line(view.stop), style="yellow"))
+    parts.append(Rule(style="dim"))
+    parts += [Text(line, style="dim") for line in facts(view)]
+    if next_steps:
+        parts += [Text(""), *_next(view)]
+    return Group(*parts)
+
+
+def _why(result: JobResult) -> list[RenderableType]:
+    lines: list[str] = []
+    if result.status == "partial":
+        ended = f"the limit on {result.limit} ended the job" if result.limit else "the job was cut short"
+        source = "its last DRAFT" if result.answered_by == "draft" else f"answered by {result.answered_by}"
+        lines.append(f"{ended}; this is {source}, not the whole answer.")
+    elif result.status == "failed":
+        limit = f", the limit on {result.limit}" if result.limit else ""
+        lines.append(f"{result.failure_class}{limit}.")
+    elif result.status == "stopped" and result.structured_output is not None:
+        lines.append("What it had when it was stopped; not the whole answer.")
+    if result.message:
+        lines.append(clipped(result.message, lines=12))
+    return [Text(line, style="red" if result.status == "failed" else "yellow") for line in lines]
+
+
+def fields_table(fields: dict[str, Any]) -> RenderableType:
+    """Fields of an answer: lists of objects as tables, everything else as key and value."""
+    parts: list[RenderableType] = []
+    plain = Table.grid(padding=(0, 2))
+    plain.add_column(style="bold", no_wrap=True)
+    plain.add_column(overflow="fold")
+    for name, value in fields.items():
+        if _is_rows(value):
+            parts.append(_rows_table(name, value))
+        else:
+            plain.add_row(Text(printable(name)), _value(value))
+    return Group(*([plain] if plain.row_count else []), *parts)
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
+
+
+def _rows_table(name: str, rows: list[dict[str, Any]]) -> Table:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    table = Table(
+        title=Text(f"{printable(name)} ({counted(len(rows), 'row')})", style="bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for column in columns:
+        numeric = all(isinstance(row.get(column), int | float) for row in rows)
+        table.add_column(Text(printable(column)), justify="right" if numeric else "left", overflow="fold")
+    for row in rows[:_SHOWN_ITEMS]:
+        table.add_row(*(Text(value_text(row.get(column, ""), width=_CELL_WIDTH)) for column in columns))
+    if len(rows) > _SHOWN_ITEMS:
+        table.caption = f"… {len(rows) - _SHOWN_ITEMS} more rows: see --json"
+    return table
+
+
+def _value(value: Any) -> RenderableType:
+    if isinstance(value, list):
+        lines = [value_text(item, width=300) for item in value[:_SHOWN_ITEMS]]
+        if len(value) > _SHOWN_ITEMS:
+            lines.append(f"… {len(value) - _SHOWN_ITEMS} more: see --json")
+        return Text("\n".join(lines) if lines else "(none)")
+    if isinstance(value, dict):
+        return Text(
+            "\n".join(f"{printable(str(key))}: {value_text(item)}" for key, item in value.items()) or "(none)"
+        )
+    return Text(clipped(value, lines=200) if isinstance(value, str) else value_text(value))
+
+
+def facts(view: JobView) -> list[str]:
+    """What the answer rests on and what it cost, one statement a line."""
+    result = view.result
+    lines: list[str] = []
+    if result is not None:
+        lines.append(citation_line(result.citations))
+        filled = ", ".join(f"{role} by {model}" for role, model in result.models.items())
+        lines.append(f"models      {filled or view.spec.sub_model}")
+    lines.append(f"usage       {usage_line(view.usage if result is None else result.usage)}")
+    lines.append(f"trace       {count(view.trace_events)} events, head {view.trace_head[:16]}")
+    if view.receipt_id:
+        lines.append(f"receipt     {view.receipt_id}")
+    return [line for line in lines if line]
+
+
+def citation_line(report: CitationReport) -> str:
+    if not report.checked:
+        return ""
+    line = f"citations   {report.verified} of {report.checked} citations checked and found"
+    if not report.missing:
+        return line
+    missing = ", ".join(value_text(address, width=60) for address in report.missing[:3])
+    return f"{line}; NOT in the evidence: {missing}{' …' if len(report.missing) > 3 else ''}"
+
+
+def usage_line(usage: Usage) -> str:
+    """Spend in one line."""
+    parts = [
+        counted(usage.iterations, "iteration"),
+        counted(usage.subcalls, "subcall"),
+        f"{count(usage.input_tokens)} tokens in",
+        f"{count(usage.output_tokens)} out",
+        money(usage.cost_usd),
+        duration(usage.wall_time_ms),
+    ]
+    if usage.answered_from_journal:
+        parts.insert(2, f"{usage.answered_from_journal} answered from the journal")
+    return ", ".join(parts)
+
+
+def stop_line(stop: StopView) -> str:
+    """The timeline of a stop."""
+    observed = (
+        "not observed yet"
+        if stop.observed_at is None
+        else f"observed after {between(stop.requested_at, stop.observed_at)}"
+    )
+    if stop.verified_at is None:
+        return f"{stop.order} requested, {observed}, not verified yet"
+    left = "none" if not stop.survivors else ", ".join(map(str, stop.survivors))
+    return f"{stop.order} requested, {observed}, verified after {between(stop.requested_at, stop.verified_at)}; survivors: {left}"
+
+
+def _next(view: JobView) -> list[RenderableType]:
+    steps = [
+        (f"custody show {view.job_id}", "everything about it"),
+        (f"custody trace {view.job_id}", "every step"),
+    ]
+    if view.is_terminal and view.result is not None:
+        steps.append((f"custody replay {view.job_id} --verify", "the same result without a model"))
+    return [Text.assemble(("  " + command, "cyan"), f"   {why}") for command, why in steps]

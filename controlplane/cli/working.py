@@ -1,0 +1,56 @@
+"""Work on one job in this process, show it, and say how it ended: what run, demo and resume share."""
+
+import sys
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from controlplane.bootstrap import App, EmbeddedRuntime
+from controlplane.cli.answer import render_end
+from controlplane.cli.exits import Exit, exit_of_state
+from controlplane.cli.screens import screen_for
+from controlplane.cli.shapes import job_document, write_json
+from controlplane.cli.watch import Presses, watch
+from controlplane.views import JobView
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How a command speaks: one JSON document, the answer alone, or the work as well."""
+
+    as_json: bool = False
+    quiet: bool = False
+
+
+def work_on(app: App, job_id: str, *, manner: Manner) -> int:
+    """Run the embedded worker for one job until it has ended; the exit code tells how."""
+    screen = screen_for(silent=manner.as_json or manner.quiet)
+    with Presses() as presses:
+        with EmbeddedRuntime(app, only_jobs={job_id}), screen:
+            view = watch(app, job_id, screen=screen, presses=presses)
+        show_end(view, manner=manner, interrupted=presses.count > 0)
+    return Exit.INTERRUPTED if presses.count else exit_of_state(view.state)
+
+
+def show_end(view: JobView, *, manner: Manner, interrupted: bool = False) -> None:
+    """Print the end of a job to stdout."""
+    if manner.as_json:
+        write_json(job_document(view, whole=True))
+        return
+    console = stdout_console()
+    console.print(render_end(view, next_steps=not manner.quiet))
+    if interrupted:
+        console.print(kept(view), markup=False, highlight=False)
+
+
+def kept(view: JobView) -> str:
+    """What an interrupted job leaves behind."""
+    answer = "no answer was drafted"
+    if view.result is not None and view.result.structured_output is not None:
+        answer = f"the answer so far (by {view.result.answered_by})"
+    return f"Interrupted. Kept: {answer}, the spend, and a trace of {view.trace_events} events."
+
+
+def stdout_console() -> Console:
+    """The console for answers; a pipe gets wide lines instead of a guess at a window."""
+    return Console() if sys.stdout.isatty() else Console(width=160, no_color=True)
