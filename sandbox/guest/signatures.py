@@ -69,7 +69,7 @@ def ask(signature: Any, names: Mapping[str, Any]) -> Question:
     """Read a signature in any of its forms."""
     if isinstance(signature, str):
         inputs = _input_names(signature)
-        return Question(signature, None, None, inputs or None, names)
+        return Question(signature, None, None, inputs, names)
     if isinstance(signature, Mapping):
         return Question(None, _checked(plain(signature)), None, None, names)
     if isinstance(signature, type) and (is_record(signature) or hasattr(signature, "model_json_schema")):
