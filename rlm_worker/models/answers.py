@@ -56,14 +56,18 @@ def _labels(schema: JsonObject) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token of the answer with the alternatives the model weighed at its place (text and probability)."""
+    """One token of the answer with the alternatives the model weighed at its place (text and probability).
+
+    Not ranked: so unlikely that only a constraint brought it up, and its rivals are not among the alternatives either.
+    """
 
     text: str
     options: tuple[tuple[str, float], ...]
+    is_ranked: bool = True
 
 
 def label_probability(choice: Choice, tokens: Sequence[Token]) -> float | None:
-    """The probability of the label that was chosen, among the labels that were possible.
+    """The probability of the label that was chosen, among the labels that were possible; None when it cannot be told.
 
     At each token of the label: the mass of the tokens that lead on to it, over the mass of those that lead on to any label.
     Different tokens that spell the same label are thereby added up, and what fits no label is left out.
@@ -83,7 +87,10 @@ def label_probability(choice: Choice, tokens: Sequence[Token]) -> float | None:
     at = 0
     for token in tokens:
         if at + len(token.text) > start and at < stop:
-            probability *= _share(choice, chosen, token, text[:at], start)
+            share = _share(choice, chosen, token, text[:at], start)
+            if share is None:
+                return None
+            probability *= share
         at += len(token.text)
     return min(1.0, probability)
 
@@ -97,7 +104,13 @@ def _label_start(choice: Choice, text: str) -> int | None:
     return colon + 1 if colon >= 0 else None
 
 
-def _share(choice: Choice, chosen: str, token: Token, before: str, start: int) -> float:
+def _share(choice: Choice, chosen: str, token: Token, before: str, start: int) -> float | None:
+    possible = [label for label in choice.labels if _leads_to(before[start:].lstrip(), label)]
+    if possible == [chosen]:
+        return 1.0
+    if not token.is_ranked:
+        after = (before + token.text)[start:].lstrip()
+        return 1.0 if all(_leads_to(after, label) for label in possible) else None
     to_chosen = to_any = 0.0
     for option, probability in token.options:
         candidate = before + option
@@ -106,9 +119,9 @@ def _share(choice: Choice, chosen: str, token: Token, before: str, start: int) -
         written = candidate[start:].lstrip()
         if _leads_to(written, chosen):
             to_chosen += probability
-        if any(_leads_to(written, label) for label in choice.labels):
+        if any(_leads_to(written, label) for label in possible):
             to_any += probability
-    return to_chosen / to_any if to_any > 0 else 1.0
+    return to_chosen / to_any if to_any > 0 else None
 
 
 def _leads_to(written: str, label: str) -> bool:
@@ -130,8 +143,9 @@ def _token(entry: JsonObject) -> Token:
     text = str(entry["token"])
     listed = entry.get("top_logprobs") or []
     options = {str(o["token"]): _probability(o["logprob"]) for o in listed if isinstance(o, dict)}  # type: ignore[union-attr]
+    is_ranked = text in options
     options.setdefault(text, _probability(entry["logprob"]))
-    return Token(text, tuple(options.items()))
+    return Token(text, tuple(options.items()), is_ranked)
 
 
 def _probability(logprob: JsonValue) -> float:

@@ -54,8 +54,7 @@ def pull(
     Raises ModelUnavailable, naming what each source said and what to do instead.
     """
     task = _Pull(entry=entry, shelf=shelf, on_progress=on_progress)
-    task.tell(0, "waiting for another pull of the same model")
-    with shelf.locked(entry):
+    with shelf.locked(entry, on_wait=lambda: task.tell(0, "waiting for another pull of the same model")):
         if shelf.is_installed(entry) and shelf.is_verified(entry):
             task.tell(entry.size_bytes, "already here")
             return shelf.path(entry)

@@ -34,6 +34,7 @@ class ModelSettings:
     threads: int | None = None
     context_tokens: int = 8192
     slots: int = 2
+    linger_seconds: float = 5.0
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "ModelSettings":

@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,11 +83,15 @@ class Shelf:
         ]
 
     @contextmanager
-    def locked(self, entry: CatalogueEntry) -> Iterator[None]:
+    def locked(self, entry: CatalogueEntry, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Holds the entry alone; waits for whoever else does. The system lets go when its holder dies."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / f".{entry.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                on_wait()
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _mark(self, entry: CatalogueEntry) -> Path:
