@@ -1,7 +1,8 @@
 """Host calls from inside a cell: ask the host by name, wait for its answer. Knows no call by name.
 
 Every call belongs to the cell whose code made it, wherever it runs: threads, pools and tasks carry the
-cell along in a context variable, so that a call of an earlier cell is never mistaken for one of this cell."""
+cell along in a context variable, so that a call of an earlier cell is never mistaken for one of this cell.
+"""
 
 import asyncio
 import os
@@ -14,7 +15,7 @@ from threading import Lock
 from sandbox.guest.frames import FrameError, JsonObject, JsonValue
 
 
-class CellEnd(BaseException):  # noqa: N818 - not an error: it ends the cell quietly, past every `except Exception`
+class CellEnd(BaseException):
     """Raise it to end the current cell with the outcome "ended"."""
 
 
@@ -30,11 +31,11 @@ class SubcallError(HostCallError):
     """A model subcall failed or its answer did not fit its type."""
 
 
-class BudgetExceeded(HostCallError):  # noqa: N818 - the name users of the REPL know
+class BudgetExceeded(HostCallError):
     """The budget does not allow this call."""
 
 
-class SubmitRejected(HostCallError):  # noqa: N818 - the name users of the REPL know
+class SubmitRejected(HostCallError):
     """The submitted fields do not fit the output schema."""
 
 

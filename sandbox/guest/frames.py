@@ -1,13 +1,14 @@
 """Frames between host and guest: a 4-byte big-endian length, then one JSON object. Used on both sides, stdlib only.
 
-Nothing here trusts its input: size, depth, numbers and text are checked before a frame is handed on."""
+Nothing here trusts its input: size, depth, numbers and text are checked before a frame is handed on.
+"""
 
 import json
 import math
 import struct
 from typing import NoReturn, TypeAlias
 
-JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 JsonObject: TypeAlias = dict[str, JsonValue]
 
 HEADER = struct.Struct(">I")

@@ -1,0 +1,1 @@
+"""The ways a session can be confined. Each backend turns a policy into a confined guest and nothing more."""

@@ -1,0 +1,1 @@
+"""Linux namespaces through a clean zygote, in plain Python and ctypes."""

@@ -1,0 +1,133 @@
+"""The seccomp filter as classic BPF: known calls allowed, dangerous ones EPERM, all others ENOSYS. Pure: makes bytes.
+
+clone3 is among the others: glibc then falls back to clone, whose flags a filter can read.
+"""
+
+import errno
+import struct
+from typing import NamedTuple
+
+from sandbox.backends.namespaces.syscalls import ALLOWED, AUDIT_ARCH, EXAMINED, REFUSED
+
+LOAD, JUMP, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_SET, RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
+ALLOW, KILL = 0x7FFF0000, 0x80000000
+_ERRNO = 0x00050000
+REFUSE = _ERRNO | errno.EPERM
+UNKNOWN = _ERRNO | errno.ENOSYS
+TRY_AGAIN = _ERRNO | errno.EAGAIN
+NO_FAMILY = _ERRNO | errno.EAFNOSUPPORT
+
+_NUMBER, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32
+_X32_BIT = 0x40000000
+_AF_UNIX = 1
+_CLONE_THREAD = 0x00010000
+_CLONE_NAMESPACES = 0x7E020080  # NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA = 15, 16, 0x53564D41
+
+
+class Instruction(NamedTuple):
+    code: int
+    if_true: int
+    if_false: int
+    operand: int
+
+
+Program = list[Instruction]
+
+
+def compile_filter(machine: str, *, allow_fork: bool) -> bytes:
+    """Return the filter as sock_filter records for this machine."""
+    return b"".join(
+        struct.pack("=HBBI", *instruction) for instruction in build(machine, allow_fork=allow_fork)
+    )
+
+
+def build(machine: str, *, allow_fork: bool) -> Program:
+    examined = EXAMINED[machine]
+    fork_verdict = ALLOW if allow_fork else TRY_AGAIN
+    rules = {
+        "ioctl": _any_but(_ARG1, (_TIOCSTI, _TIOCLINUX)),
+        "socket": _only(_ARG0, (_AF_UNIX,), otherwise=NO_FAMILY),
+        "socketpair": _only(_ARG0, (_AF_UNIX,), otherwise=NO_FAMILY),
+        "clone": _clone(fork_verdict),
+        "prctl": _only(_ARG0, (_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA), otherwise=REFUSE),
+        "prlimit64": _read_only_limits(),
+    }
+    program = _prologue(machine)
+    for name, body in rules.items():
+        program += [Instruction(JUMP_EQUAL, 0, len(body), examined[name]), *body]
+    return program + _tree(sorted(_verdicts(machine, fork_verdict).items()))
+
+
+def _verdicts(machine: str, fork_verdict: int) -> dict[int, int]:
+    table = dict.fromkeys(REFUSED[machine].values(), REFUSE)
+    for name, number in ALLOWED[machine].items():
+        table[number] = fork_verdict if name in {"fork", "vfork"} else ALLOW
+    return table
+
+
+def _prologue(machine: str) -> Program:
+    return [
+        Instruction(LOAD, 0, 0, _ARCH),
+        Instruction(JUMP_EQUAL, 1, 0, AUDIT_ARCH[machine]),
+        _return(KILL),
+        Instruction(LOAD, 0, 0, _NUMBER),
+        Instruction(JUMP_AT_LEAST, 0, 1, _X32_BIT),
+        _return(KILL),
+    ]
+
+
+def _return(verdict: int) -> Instruction:
+    return Instruction(RETURN, 0, 0, verdict)
+
+
+def _only(argument: int, values: tuple[int, ...], *, otherwise: int) -> Program:
+    tests = [Instruction(JUMP_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
+    return [Instruction(LOAD, 0, 0, argument), *tests, _return(otherwise), _return(ALLOW)]
+
+
+def _any_but(argument: int, values: tuple[int, ...]) -> Program:
+    tests = [Instruction(JUMP_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
+    return [Instruction(LOAD, 0, 0, argument), *tests, _return(ALLOW), _return(REFUSE)]
+
+
+def _clone(fork_verdict: int) -> Program:
+    return [
+        Instruction(LOAD, 0, 0, _ARG0),
+        Instruction(JUMP_SET, 0, 1, _CLONE_NAMESPACES),
+        _return(REFUSE),
+        Instruction(JUMP_SET, 0, 1, _CLONE_THREAD),
+        _return(ALLOW),
+        _return(fork_verdict),
+    ]
+
+
+def _read_only_limits() -> Program:
+    """Allow prlimit64 only without a new limit: both halves of the pointer are zero."""
+    return [
+        Instruction(LOAD, 0, 0, _ARG2),
+        Instruction(JUMP_EQUAL, 0, 3, 0),
+        Instruction(LOAD, 0, 0, _ARG2 + 4),
+        Instruction(JUMP_EQUAL, 0, 1, 0),
+        _return(ALLOW),
+        _return(REFUSE),
+    ]
+
+
+def _tree(items: list[tuple[int, int]]) -> Program:
+    """Search by halves; a jump reaches 255 instructions, so a longer left half is stepped over with JUMP."""
+    if len(items) == 1:
+        ((number, verdict),) = items
+        return [Instruction(JUMP_EQUAL, 0, 1, number), _return(verdict), _return(UNKNOWN)]
+    middle = len(items) // 2
+    left, right = _tree(items[:middle]), _tree(items[middle:])
+    pivot = items[middle][0]
+    if len(left) <= 255:
+        return [Instruction(JUMP_AT_LEAST, len(left), 0, pivot), *left, *right]
+    return [
+        Instruction(JUMP_AT_LEAST, 0, 1, pivot),
+        Instruction(JUMP, 0, 0, len(left)),
+        *left,
+        *right,
+    ]

@@ -1,0 +1,187 @@
+"""The worker's side of the zygote: start it once per process, ask it for sandboxes. Blocking, thread-safe."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sandbox.backends.namespaces.plan import Plan
+from sandbox.errors import EvidenceUnreadable, SandboxUnavailable
+
+_START_SECONDS = 30.0
+_SPAWN_SECONDS = 20.0
+_PROGRAM = Path(__file__).with_name("zygote.py")
+
+
+@dataclass
+class Guest:
+    """A confined guest as the host holds it: its pid 1, its runner, its wires."""
+
+    channel: socket.socket
+    stdout: int
+    stderr: int
+    report: socket.socket
+    layers: tuple[str, ...] = ()
+    init_pid: int = 0
+    init: int = -1
+    runner: int = -1
+
+    def kill(self) -> None:
+        """Kill pid 1: the kernel ends all others of its namespace before it is gone itself."""
+        if self.init >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.init, signal.SIGKILL)
+
+    def release(self) -> None:
+        """Close every descriptor."""
+        self.channel.close()
+        self.report.close()
+        for fd in (self.stdout, self.stderr, self.init, self.runner):
+            if fd >= 0:
+                os.close(fd)
+        self.stdout = self.stderr = self.init = self.runner = -1
+
+
+@dataclass
+class Zygote:
+    """One zygote process. Its keeper thread starts it and lives as long as it does: the kernel ties a child's
+    death signal to the thread that made it, so a worker's passing thread must not be the one.
+    """  # noqa: D205
+
+    owner: int = field(default_factory=os.getpid)
+    pid: int = 0
+    failure: str = ""
+    is_ended: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control.settimeout(_START_SECONDS)
+        self._sending = threading.Lock()
+        threading.Thread(target=self._keep, args=(theirs,), daemon=True, name="sandbox-zygote").start()
+        with contextlib.suppress(OSError):
+            if self._control.recv(64) == b"ready":
+                return
+        self._control.close()
+        self.is_ended.wait(1.0)
+        raise SandboxUnavailable(f"the zygote did not start: {self.failure or 'no answer'}", layer="zygote")
+
+    def _keep(self, theirs: socket.socket) -> None:
+        # No -I: it would ignore the hash seed. These switches and an environment of one variable say the same.
+        switches = ["-S", "-s", "-P", "-X", "utf8"]
+        with theirs:
+            process = subprocess.Popen(
+                [_interpreter(), *switches, str(_PROGRAM)],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={"PYTHONHASHSEED": "0"},
+                cwd="/",
+                start_new_session=True,
+            )
+        self.pid = process.pid
+        _, complaint = process.communicate()
+        self.failure = complaint.decode(errors="replace")[-2000:]
+        self.is_ended.set()
+
+    def spawn(self, plan: Plan) -> Guest:
+        """Return a confined guest, or say which layer failed and leave nothing."""
+        ours, theirs = socket.socketpair()
+        report, their_report = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        stdout, their_stdout = os.pipe()
+        stderr, their_stderr = os.pipe()
+        guest = Guest(channel=ours, stdout=stdout, stderr=stderr, report=report)
+        request = os.memfd_create("plan")
+        os.write(request, plan.to_json())
+        sent = (request, theirs.detach(), their_stdout, their_stderr, their_report.detach())
+        try:
+            with self._sending:
+                socket.send_fds(self._control, [b"spawn"], list(sent))
+        except OSError:
+            guest.release()
+            raise
+        finally:
+            for fd in sent:
+                os.close(fd)
+        return _complete(guest)
+
+    def close(self) -> None:
+        """Let the zygote end, and every sandbox with it."""
+        self._control.close()
+
+
+def _interpreter() -> str:
+    """Return the interpreter below a virtual environment: its standard library is the one that gets mounted."""
+    return str(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def _complete(guest: Guest) -> Guest:
+    """Read the reports of outer process, pid 1 and runner until all three are known."""
+    guest.report.settimeout(_SPAWN_SECONDS)
+    try:
+        while not (guest.layers and guest.init >= 0 and guest.runner >= 0):
+            text, descriptors, _, _ = socket.recv_fds(guest.report, 1 << 16, 4)
+            _note(guest, text, descriptors)
+    except BaseException as error:
+        guest.kill()
+        guest.release()
+        if isinstance(error, TimeoutError):
+            raise SandboxUnavailable("the sandbox did not come up in time", layer="zygote") from None
+        raise
+    return guest
+
+
+def _note(guest: Guest, text: bytes, descriptors: list[int]) -> None:
+    if not text:
+        raise ConnectionResetError("the zygote ended")
+    match json.loads(text):
+        case {"init": init}:
+            guest.init_pid, (guest.init,) = init, descriptors
+        case {"runner": _}:
+            (guest.runner,) = descriptors
+        case {"layers": layers}:
+            guest.layers = tuple(layers)
+        case {"unreadable": source}:
+            raise EvidenceUnreadable(
+                f"evidence {source!r} cannot be read with the sandbox's uid, and its file system cannot map ids:"
+                " make it readable for others, or copy it to a local file system"
+            )
+        case {"failed": layer, "message": reason}:
+            raise SandboxUnavailable(f"the sandbox could not be made: {reason}", layer=layer)
+        case message:
+            raise SandboxUnavailable(f"the sandbox ended while it was made: {message!r}", layer="zygote")
+
+
+class _Current:
+    """The zygote of this process; a forked worker starts its own."""
+
+    lock = threading.Lock()
+    zygote: Zygote | None = None
+
+
+def zygote() -> Zygote:
+    """Return the running zygote, starting or restarting it."""
+    with _Current.lock:
+        current = _Current.zygote
+        if current is None or current.owner != os.getpid() or current.is_ended.is_set():
+            _Current.zygote = current = Zygote()
+        return current
+
+
+def spawn(plan: Plan) -> Guest:
+    """Return a confined guest; a zygote found dead is replaced once."""
+    asked = zygote()
+    try:
+        return asked.spawn(plan)
+    except ConnectionError:
+        asked.close()
+        asked.is_ended.set()
+    try:
+        return zygote().spawn(plan)
+    except ConnectionError:
+        raise SandboxUnavailable("the zygote died while it made a sandbox, twice", layer="zygote") from None

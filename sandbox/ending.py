@@ -1,0 +1,65 @@
+"""Why a session ended: the first cause counts, and the kernel's word on how the guest died."""
+
+import asyncio
+import json
+import signal
+import socket
+from dataclasses import dataclass
+
+from sandbox.events import Outcome
+
+_REPORT_SECONDS = 2.0
+
+
+@dataclass
+class Cause:
+    """The first reason given stays: what follows from it is not another reason."""
+
+    outcome: Outcome = "ok"
+    detail: str = ""
+    is_final: bool = False
+
+    def set(self, outcome: Outcome, detail: str) -> None:
+        if not self.is_final:
+            self.outcome, self.detail, self.is_final = outcome, detail, True
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What the outer process saw when pid 1 was gone."""
+
+    exit_code: int | None = None
+    oom_kills: int = 0
+    survivors: tuple[int, ...] = ()
+
+
+async def read_ending(report: socket.socket) -> Ending:
+    """Wait for the outer process's last word; it has cleaned up by then. A killed one says nothing."""
+    report.setblocking(False)
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_REPORT_SECONDS):
+            while text := await loop.sock_recv(report, 1 << 16):
+                message = json.loads(text)
+                if "exit" in message:
+                    return Ending(
+                        exit_code=message["exit"],
+                        oom_kills=message.get("oom_kills", 0),
+                        survivors=tuple(message.get("survivors", ())),
+                    )
+    except (TimeoutError, ConnectionError):
+        pass
+    return Ending()
+
+
+def describe_exit(ending: Ending) -> str:
+    if ending.oom_kills:
+        return "the kernel killed the code for exceeding the memory limit"
+    code = ending.exit_code
+    if code is None:
+        return "the sandbox was killed from outside"
+    if code > 128 and code - 128 in set(signal.Signals):
+        name = signal.Signals(code - 128).name
+        hint = {"SIGXCPU": ": the CPU limit", "SIGSYS": ": a forbidden kind of system call"}.get(name, "")
+        return f"the interpreter was killed by {name}{hint}"
+    return f"the interpreter exited with status {code}"

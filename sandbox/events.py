@@ -1,0 +1,62 @@
+"""What a running cell tells its host, and how killing a session ended: values only."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sandbox.guest.frames import JsonObject
+
+Stream = Literal["stdout", "stderr"]
+Outcome = Literal["ok", "error", "ended", "timed_out", "interrupted", "crashed", "violation"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Text as it arrives: decoded with replacement, control characters escaped."""
+
+    stream: Stream
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCall:
+    """A declared call that waits for `Session.answer` or `Session.refuse`; several may wait at once."""
+
+    call_id: int
+    name: str
+    payload: JsonObject
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellError:
+    type: str
+    message: str
+    line: int | None
+    traceback: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """The last event of every cell."""
+
+    outcome: Outcome
+    error: CellError | None
+    stdout: str
+    stderr: str
+    # True totals, also of what was not kept.
+    stdout_bytes: int
+    stderr_bytes: int
+    cpu_ms: int
+    memory_bytes: int
+    # The session is dead and its variables with it.
+    state_lost: bool
+    detail: str
+
+
+Event = Output | HostCall | Finished
+
+
+@dataclass(frozen=True, kw_only=True)
+class KillReport:
+    duration_ms: float
+    # Process ids that could not be ended; empty unless the kernel holds one back.
+    survivors: tuple[int, ...]

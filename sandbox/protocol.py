@@ -1,0 +1,99 @@
+"""What the guest may say, checked: a frame becomes a value or a FrameError. The host's frames are made here too."""
+
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from sandbox.cell import escape_controls
+from sandbox.events import CellError
+from sandbox.guest.frames import FrameError, JsonObject, JsonValue
+
+GuestOutcome = Literal["ok", "error", "ended", "interrupted"]
+_OUTCOMES = frozenset({"ok", "error", "ended", "interrupted"})
+_NAME_CHARACTERS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    cell: int
+    guest_id: int
+    name: str
+    payload: JsonObject
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    cell: int
+    outcome: GuestOutcome
+    error: CellError | None
+    cpu_ms: int
+    memory_bytes: int
+
+
+def read(frame: JsonObject) -> Call | Done:
+    """Turn a frame of the guest into what it means."""
+    match frame.get("t"):
+        case "call":
+            _expect_keys(frame, "t", "cell", "id", "name", "payload")
+            payload = frame["payload"]
+            if not isinstance(payload, dict):
+                raise FrameError("the payload of a call must be an object")
+            name = _text(frame, "name", limit=_NAME_CHARACTERS)
+            return Call(cell=_count(frame, "cell"), guest_id=_count(frame, "id"), name=name, payload=payload)
+        case "done":
+            return _read_done(frame)
+        case kind:
+            raise FrameError(f"unknown frame {str(kind)[:40]!r}")
+
+
+def _read_done(frame: JsonObject) -> Done:
+    _expect_keys(frame, "t", "cell", "outcome", "error", "cpu_ms", "memory_bytes")
+    outcome = frame["outcome"]
+    if not isinstance(outcome, str) or outcome not in _OUTCOMES:
+        raise FrameError("unknown outcome of a cell")
+    return Done(
+        cell=_count(frame, "cell"),
+        outcome=cast("GuestOutcome", outcome),
+        error=_read_error(frame["error"]),
+        cpu_ms=_count(frame, "cpu_ms"),
+        memory_bytes=_count(frame, "memory_bytes"),
+    )
+
+
+def _read_error(value: JsonValue) -> CellError | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise FrameError("the error of a cell must be an object")
+    _expect_keys(value, "type", "message", "line", "traceback")
+    return CellError(
+        type=_text(value, "type", limit=_NAME_CHARACTERS),
+        message=_text(value, "message", limit=4_000),
+        line=None if value["line"] is None else _count(value, "line"),
+        traceback=_text(value, "traceback", limit=8_000),
+    )
+
+
+def _expect_keys(frame: JsonObject, *keys: str) -> None:
+    if set(frame) != set(keys):
+        raise FrameError(f"a frame must have exactly the keys {', '.join(keys)}")
+
+
+def _count(frame: JsonObject, key: str) -> int:
+    value = frame[key]
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise FrameError(f"{key} must be a whole number")
+    return value
+
+
+def _text(frame: JsonObject, key: str, *, limit: int) -> str:
+    value = frame[key]
+    if not isinstance(value, str) or len(value) > limit:
+        raise FrameError(f"{key} must be text of at most {limit} characters")
+    return escape_controls(value)
+
+
+def run_frame(cell: int, *, code: str, name: str) -> JsonObject:
+    return {"t": "run", "cell": cell, "code": code, "name": name}
+
+
+CLOSE_FRAME: JsonObject = {"t": "close"}

@@ -1,0 +1,287 @@
+"""A session: one confined interpreter that runs cells one after the other. Knows nothing of jobs or models."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Coroutine
+
+from sandbox import protocol
+from sandbox.backends.namespaces import zygote_client
+from sandbox.backends.namespaces.zygote_client import Guest
+from sandbox.cell import ActiveClock, RunningCell
+from sandbox.channel import Channel
+from sandbox.ending import Cause, describe_exit, read_ending
+from sandbox.errors import SandboxUnavailable, SessionBusy, SessionEnded, UnsendableAnswer
+from sandbox.events import Event, HostCall, KillReport, Outcome, Stream
+from sandbox.guest.frames import FrameError, JsonObject, JsonValue
+from sandbox.planning import plan_for
+from sandbox.policy import Policy
+
+_READ_BYTES = 1 << 16
+_PIPE_BYTES = 1 << 20  # the most a pipe can hold: what a cell wrote before it ended is within it
+_STALE_FRAMES = 10_000
+_KILL_SECONDS = 10.0
+_CLOSE_SECONDS = 1.0
+
+
+async def open_session(policy: Policy) -> "Session":
+    """Return a confined session whose layers hold, or raise SandboxUnavailable and leave nothing."""
+    spawning = asyncio.get_running_loop().run_in_executor(None, zygote_client.spawn, plan_for(policy))
+    try:
+        guest = await asyncio.shield(spawning)
+    except asyncio.CancelledError:
+        spawning.add_done_callback(_abandon)
+        raise
+    active = {layer.partition(":")[0] for layer in guest.layers}
+    for missing in sorted(policy.required_layers - active - set(guest.layers)):
+        guest.kill()
+        guest.release()
+        raise SandboxUnavailable(
+            f"the policy requires the layer {missing!r} and this machine has it not", layer=missing
+        )
+    return Session(policy, guest, await Channel.over(guest.channel, policy.limits))
+
+
+def _abandon(spawning: "asyncio.Future[Guest]") -> None:
+    if not spawning.cancelled() and spawning.exception() is None:
+        spawning.result().kill()
+        spawning.result().release()
+
+
+class Session:
+    def __init__(self, policy: Policy, guest: Guest, channel: Channel) -> None:
+        self._policy = policy
+        self._guest = guest
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self._cell: RunningCell | None = None
+        self._cells = 0
+        self._calls = 0
+        self._stale = 0
+        self._cause = Cause()
+        self._gone = asyncio.Event()
+        self._killed: KillReport | None = None
+        self._survivors: tuple[int, ...] = ()
+        self._streams: dict[Stream, int] = {"stdout": guest.stdout, "stderr": guest.stderr}
+        self._tasks: set[asyncio.Task[None]] = set()
+        for stream, fd in self._streams.items():
+            os.set_blocking(fd, False)
+            self._loop.add_reader(fd, self._on_output, stream)
+        self._loop.add_reader(guest.init, self._on_exit)
+        self._reading = self._loop.create_task(self._read_frames())
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Names of the layers that hold, as the guest's own confinement reported them."""
+        return self._guest.layers
+
+    @property
+    def pid(self) -> int:
+        """The host's process id of the sandbox's pid 1."""
+        return self._guest.init_pid
+
+    @property
+    def alive(self) -> bool:
+        return not self._cause.is_final and not self._gone.is_set()
+
+    # ---------------------------------------------------------------- cells
+
+    async def execute(
+        self, code: str, *, deadline_seconds: float, name: str = "cell"
+    ) -> AsyncIterator[Event]:
+        """Run one cell; yields its events, the last being Finished. Leaving early kills the session."""
+        cell = self._begin(deadline_seconds)
+        try:
+            await self._send(self._encode(protocol.run_frame(cell.number, code=code, name=name)))
+            while not (cell.finished.is_set() and cell.events.empty()):
+                yield await cell.events.get()
+        finally:
+            if not cell.finished.is_set():
+                await self.kill()
+            self._cell = None
+
+    def _begin(self, deadline_seconds: float) -> RunningCell:
+        if not self.alive:
+            raise SessionEnded(f"the session has ended ({self._cause.detail or 'closed'}): open a new one")
+        if self._cell is not None:
+            raise SessionBusy("a cell is running in this session: wait for its Finished event")
+        self._cells += 1
+        clock = ActiveClock(deadline_seconds, self._on_deadline)
+        self._cell = RunningCell(self._cells, output_bytes=self._policy.limits.output_bytes, clock=clock)
+        clock.resume()
+        return self._cell
+
+    async def answer(self, call_id: int, value: JsonValue) -> None:
+        """Answer a host call. An answer to a cell that has ended is dropped."""
+        await self._reply(call_id, {"t": "answer", "value": value})
+
+    async def refuse(self, call_id: int, *, error: str, message: str, detail: JsonValue = None) -> None:
+        """Refuse a host call: the cell sees an exception of the class named by `error`."""
+        await self._reply(call_id, {"t": "refuse", "error": error, "message": message, "detail": detail})
+
+    async def _reply(self, call_id: int, reply: JsonObject) -> None:
+        cell = self._cell
+        if cell is None or call_id not in cell.open_calls:
+            return
+        data = self._encode({**reply, "id": cell.open_calls[call_id]})
+        cell.close_call(call_id)
+        await self._send(data)
+
+    def _encode(self, frame: JsonObject) -> bytes:
+        try:
+            return self._channel.encode(frame)
+        except FrameError as error:
+            raise UnsendableAnswer(f"this cannot be sent into the sandbox: {error}") from None
+
+    async def _send(self, data: bytes) -> None:
+        try:
+            await self._channel.send(data)
+        except TimeoutError:
+            self._end("violation", "the guest does not read its channel")
+
+    # ---------------------------------------------------------------- what the guest says
+
+    async def _read_frames(self) -> None:
+        try:
+            while True:
+                self._take(protocol.read(await self._channel.receive()))
+        except FrameError as error:
+            self._end("violation", str(error))
+        except (EOFError, ConnectionError):
+            # Normally the guest is dying. One that lives on without its channel is of no use.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._gone.wait(), _CLOSE_SECONDS)
+            self._end("violation", "the guest closed its channel")
+
+    def _take(self, message: protocol.Call | protocol.Done) -> None:
+        cell = self._cell
+        if message.cell > self._cells:
+            raise FrameError(f"a frame for cell {message.cell}, which does not exist")
+        if cell is None or message.cell != cell.number or cell.finished.is_set():
+            self._stale += 1
+            if self._stale > _STALE_FRAMES:
+                raise FrameError("too many frames of cells that have ended")
+        elif isinstance(message, protocol.Call):
+            self._take_call(cell, message)
+        else:
+            self._take_done(cell, message)
+
+    def _take_call(self, cell: RunningCell, call: protocol.Call) -> None:
+        if len(cell.open_calls) >= self._policy.limits.calls_in_flight:
+            raise FrameError(f"more than {self._policy.limits.calls_in_flight} calls in flight")
+        if call.guest_id in cell.open_calls.values():
+            raise FrameError(f"call id {call.guest_id} is used twice")
+        self._calls += 1
+        cell.open_call(self._calls, call.guest_id)
+        if call.name in self._policy.calls:
+            cell.events.put_nowait(HostCall(call_id=self._calls, name=call.name, payload=call.payload))
+            return
+        message = f"host call {call.name!r} is not declared for this session"
+        self._spawn(self.refuse(self._calls, error="HostCallError", message=message))
+
+    def _take_done(self, cell: RunningCell, done: protocol.Done) -> None:
+        outcome: Outcome = done.outcome
+        if cell.is_timed_out and outcome in {"interrupted", "error"}:
+            outcome = "timed_out"
+        elif outcome == "interrupted" and not cell.is_interrupted:
+            outcome = "error"  # the code raised KeyboardInterrupt itself
+        self._drain()
+        cell.finish(outcome, error=done.error, cpu_ms=done.cpu_ms, memory_bytes=done.memory_bytes)
+
+    def _on_output(self, stream: Stream) -> None:
+        """Read what is there. Output that comes between cells belongs to none and is dropped."""
+        try:
+            data = os.read(self._streams[stream], _READ_BYTES)
+        except BlockingIOError:
+            return
+        if not data:
+            self._loop.remove_reader(self._streams[stream])
+        elif self._cell is not None and not self._cell.finished.is_set():
+            self._cell.take_output(stream, data)
+
+    def _drain(self) -> None:
+        """Take what is in the pipes now, and no more, so that a flood cannot hold the host here."""
+        for stream, fd in self._streams.items():
+            left = _PIPE_BYTES
+            with contextlib.suppress(BlockingIOError):
+                while left > 0 and (data := os.read(fd, _READ_BYTES)):
+                    left -= len(data)
+                    if self._cell is not None:
+                        self._cell.take_output(stream, data)
+
+    # ---------------------------------------------------------------- ends
+
+    async def interrupt(self) -> None:
+        """Interrupt the running cell as Ctrl-C would; its variables survive if the code lets go."""
+        if self._cell is not None and self.alive:
+            self._cell.is_interrupted = True
+            self._signal_cell()
+
+    def _signal_cell(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._guest.runner, signal.SIGINT)
+
+    def _on_deadline(self) -> None:
+        if self._cell is not None and self.alive:
+            self._cell.is_timed_out = True
+            self._spawn(self._enforce_deadline(self._cell))
+
+    async def _enforce_deadline(self, cell: RunningCell) -> None:
+        self._signal_cell()
+        try:
+            await asyncio.wait_for(cell.finished.wait(), self._policy.interrupt_grace_seconds)
+        except TimeoutError:
+            self._end("timed_out", "the code did not react to the interrupt at its deadline and was killed")
+
+    def _end(self, outcome: Outcome, detail: str) -> None:
+        """Kill the sandbox for a reason; the first reason stays."""
+        self._cause.set(outcome, detail)
+        if not self._gone.is_set():
+            self._guest.kill()
+
+    def _on_exit(self) -> None:
+        """Pid 1 is gone, and therefore the whole namespace is empty."""
+        self._loop.remove_reader(self._guest.init)
+        self._spawn(self._conclude())
+
+    async def _conclude(self) -> None:
+        self._drain()
+        ending = await read_ending(self._guest.report)
+        self._cause.set("crashed", describe_exit(ending))
+        for fd in self._streams.values():
+            self._loop.remove_reader(fd)
+        self._survivors = ending.survivors
+        self._gone.set()
+        if self._cell is not None:
+            self._cell.finish(self._cause.outcome, state_lost=True, detail=self._cause.detail)
+        self._reading.cancel()
+        self._channel.close()
+        self._guest.release()
+
+    async def kill(self) -> KillReport:
+        """Kill everything in the sandbox and return when nothing is left. A second kill reports the same."""
+        started = time.monotonic()
+        if self._killed is None:
+            self._end("interrupted", "the session was killed")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._gone.wait()), _KILL_SECONDS)
+            survivors = self._survivors if self._gone.is_set() else (self._guest.init_pid,)
+            milliseconds = (time.monotonic() - started) * 1000
+            self._killed = KillReport(duration_ms=milliseconds, survivors=survivors)
+        return self._killed
+
+    async def close(self) -> None:
+        """Ask the guest to leave, then make sure."""
+        if self.alive and self._cell is None:
+            self._cause.set("ended", "the session was closed")
+            await self._channel.send(self._encode(protocol.CLOSE_FRAME))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._gone.wait(), _CLOSE_SECONDS)
+        await self.kill()
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
