@@ -1,0 +1,202 @@
+"""Tables of the store: the same on every database. Times are integer milliseconds, JSON is text, no triggers, no defaults in SQL."""
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+_ID = sa.String(200)
+_HASH = sa.String(64)
+
+
+def _amounts(prefix: str) -> list[sa.Column[int]]:
+    units = ("subcalls", "input_tokens", "output_tokens", "cost_micro_usd")
+    return [sa.Column(f"{prefix}_{unit}", sa.BigInteger, nullable=False) for unit in units]
+
+
+task = sa.Table(
+    "task",
+    metadata,
+    sa.Column("task_id", _ID, primary_key=True),
+    sa.Column("tenant_id", _ID, nullable=False),
+    sa.Column("status", sa.String(40), nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("event_head", _HASH, nullable=False),
+    sa.Column("receipts", sa.BigInteger, nullable=False),
+    sa.Column("receipt_head", _HASH, nullable=False),
+    sa.Column("created_ms", sa.BigInteger, nullable=False),
+    sa.Column("updated_ms", sa.BigInteger, nullable=False),
+)
+
+job = sa.Table(
+    "job",
+    metadata,
+    sa.Column("job_id", _ID, primary_key=True),
+    sa.Column("task_id", _ID, sa.ForeignKey("task.task_id"), nullable=False),
+    sa.Column("step_id", _ID, nullable=False),
+    sa.Column("tenant_id", _ID, nullable=False),
+    sa.Column("state", sa.String(40), nullable=False),
+    sa.Column("desired", sa.String(10), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("attempts", sa.BigInteger, nullable=False),
+    sa.Column("losses", sa.BigInteger, nullable=False),
+    sa.Column("max_attempts", sa.BigInteger, nullable=False),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("is_leased", sa.Boolean, nullable=False),
+    sa.Column("stop", sa.Text),
+    sa.Column("settled_fence", sa.BigInteger, nullable=False),
+    sa.Column("result_digest", sa.String(64), nullable=False),
+    sa.Column("spec_digest", _HASH, nullable=False),
+    sa.Column("account", sa.Text, nullable=False),
+    sa.Column("tenant_hold", sa.Text),
+    sa.Column("trace_events", sa.BigInteger, nullable=False),
+    sa.Column("trace_head", _HASH, nullable=False),
+    sa.Column("result", sa.Text, nullable=False),
+    sa.Column("receipt_id", sa.String(64), nullable=False),
+    sa.Column("created_ms", sa.BigInteger, nullable=False),
+    sa.Column("updated_ms", sa.BigInteger, nullable=False),
+    sa.Column("dispatched_ms", sa.BigInteger, nullable=False),
+)
+sa.Index("job_by_state", job.c.state, job.c.dispatched_ms)
+sa.Index("job_by_task", job.c.task_id)
+
+#: Apart from the job: it never changes, may be long, and is not needed to record.
+job_spec = sa.Table(
+    "job_spec",
+    metadata,
+    sa.Column("job_id", _ID, sa.ForeignKey("job.job_id"), primary_key=True),
+    sa.Column("spec", sa.Text, nullable=False),
+)
+
+#: Apart from the job, so that a renewal touches one small row.
+lease = sa.Table(
+    "lease",
+    metadata,
+    sa.Column("job_id", _ID, sa.ForeignKey("job.job_id"), primary_key=True),
+    sa.Column("tenant_id", _ID, nullable=False),
+    sa.Column("worker_id", _ID, nullable=False),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("attempt", sa.BigInteger, nullable=False),
+    sa.Column("granted_ms", sa.BigInteger, nullable=False),
+    sa.Column("until_ms", sa.BigInteger, nullable=False),
+)
+sa.Index("lease_by_tenant", lease.c.tenant_id)
+
+attempt = sa.Table(
+    "attempt",
+    metadata,
+    sa.Column("job_id", _ID, sa.ForeignKey("job.job_id"), primary_key=True),
+    sa.Column("attempt", sa.BigInteger, primary_key=True),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("worker_id", _ID, nullable=False),
+    sa.Column("granted_ms", sa.BigInteger, nullable=False),
+    sa.Column("ended_ms", sa.BigInteger),
+    sa.Column("outcome", sa.String(40), nullable=False),
+)
+
+worker = sa.Table(
+    "worker",
+    metadata,
+    sa.Column("worker_id", _ID, primary_key=True),
+    sa.Column("first_seen_ms", sa.BigInteger, nullable=False),
+    sa.Column("last_seen_ms", sa.BigInteger, nullable=False),
+)
+
+
+def _chain(name: str, *more: sa.Column[str]) -> sa.Table:
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("task_id", _ID, sa.ForeignKey("task.task_id"), primary_key=True),
+        sa.Column("seq", sa.BigInteger, primary_key=True),
+        sa.Column("kind", sa.String(60), nullable=False),
+        sa.Column("at_ms", sa.BigInteger, nullable=False),
+        sa.Column("body", sa.Text, nullable=False),
+        sa.Column("prev", _HASH, nullable=False),
+        sa.Column("hash", _HASH, nullable=False),
+        *more,
+    )
+
+
+event = _chain("event", sa.Column("actor", _ID, nullable=False))
+receipt = _chain("receipt", sa.Column("receipt_id", sa.String(64), nullable=False, unique=True))
+
+checkpoint = sa.Table(
+    "checkpoint",
+    metadata,
+    sa.Column("task_id", _ID, sa.ForeignKey("task.task_id"), primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("digest", _HASH, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+)
+
+trace_event = sa.Table(
+    "trace_event",
+    metadata,
+    sa.Column("job_id", _ID, primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
+    sa.Column("kind", sa.String(60), nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("prev", _HASH, nullable=False),
+    sa.Column("hash", _HASH, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+budget = sa.Table(
+    "budget",
+    metadata,
+    sa.Column("budget_id", _ID, primary_key=True),
+    sa.Column("limits", sa.Text, nullable=False),
+    *_amounts("spent"),
+    *_amounts("held"),
+)
+
+ledger = sa.Table(
+    "ledger",
+    metadata,
+    sa.Column("entry_id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("budget_id", _ID, nullable=False),
+    sa.Column("job_id", _ID, nullable=False),
+    sa.Column("kind", sa.String(10), nullable=False),
+    *_amounts("amount"),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+)
+sa.Index("ledger_by_budget", ledger.c.budget_id)
+
+outbox = sa.Table(
+    "outbox",
+    metadata,
+    sa.Column("outbox_id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("job_id", _ID, nullable=False),
+    sa.Column("generation", sa.BigInteger, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+)
+
+#: Orders to a running job that are not stops; a steer is the only kind so far.
+command = sa.Table(
+    "command",
+    metadata,
+    sa.Column("command_id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("job_id", _ID, nullable=False),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("by", _ID, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+)
+sa.Index("command_by_job", command.c.job_id, command.c.command_id)
+
+queue_message = sa.Table(
+    "queue_message",
+    metadata,
+    sa.Column("message_id", sa.String(64), primary_key=True),
+    sa.Column("queue", _ID, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("ready_ms", sa.BigInteger, nullable=False),
+    sa.Column("hidden_until_ms", sa.BigInteger, nullable=False),
+    sa.Column("fence", sa.BigInteger, nullable=False),
+    sa.Column("deliveries", sa.BigInteger, nullable=False),
+    sa.Column("is_dead", sa.Boolean, nullable=False),
+)
+sa.Index("queue_ready", queue_message.c.queue, queue_message.c.is_dead, queue_message.c.ready_ms)

@@ -1,0 +1,147 @@
+"""The store on SQLite: short transactions on two engines of different durability, and readers that never wait."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from controlplane.adapters import schema, sqlite
+from controlplane.adapters.migrate import migrate
+from controlplane.adapters.sql_accounts import SqlBudgets, SqlOutbox, SqlSteers
+from controlplane.adapters.sql_history import SqlHistory, SqlTasks, SqlTraces
+from controlplane.adapters.sql_jobs import SqlJobs, SqlLeases, to_lease
+from controlplane.errors import Unavailable
+from controlplane.ports import Durability, Orders
+
+_POLL_SECONDS = 0.02
+
+
+class SqlTransaction:
+    """One transaction and the rows in it."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.now_ms: int = connection.exec_driver_sql(f"SELECT {sqlite.NOW_MS}").scalar_one()
+        self.jobs = SqlJobs(connection, now_ms=self.now_ms)
+        self.tasks = SqlTasks(connection)
+        self.leases = SqlLeases(connection, now_ms=self.now_ms)
+        self.history = SqlHistory(connection, now_ms=self.now_ms)
+        self.traces = SqlTraces(connection)
+        self.budgets = SqlBudgets(connection, now_ms=self.now_ms)
+        self.outbox = SqlOutbox(connection, now_ms=self.now_ms)
+        self.steers = SqlSteers(connection, now_ms=self.now_ms)
+
+
+class Notice:
+    """Tells the threads of this process that something was committed."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def announce(self) -> None:
+        with self._changed:
+            self._count += 1
+            self._changed.notify_all()
+
+    def wait(self, seen: int, *, timeout: float) -> bool:
+        """Wait until something was announced after `seen`."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._count != seen, timeout=timeout)
+
+
+class SqlWatch:
+    """A connection of its own, whose `data_version` changes when any other connection commits."""
+
+    def __init__(self, connection: sa.Connection, notice: Notice) -> None:
+        self._connection = connection
+        self._notice = notice
+        self._version = -1
+        self._seen = notice.count
+
+    def read(self, job_id: str, *, steer_seen: int) -> tuple[Orders | None, int]:
+        self._seen = self._notice.count
+        with self._connection.begin():
+            self._version = self._data_version()
+            now_ms: int = self._connection.exec_driver_sql(f"SELECT {sqlite.NOW_MS}").scalar_one()
+            query = sa.select(schema.job.c.desired, schema.job.c.reason).where(schema.job.c.job_id == job_id)
+            found = self._connection.execute(query).first()
+            if found is None:
+                return None, now_ms
+            wanted = sa.select(schema.lease).where(schema.lease.c.job_id == job_id)
+            lease = self._connection.execute(wanted).mappings().first()
+            steers = SqlSteers(self._connection, now_ms=now_ms).after(job_id, seen=steer_seen)
+        return Orders(
+            desired=found.desired,
+            reason=found.reason,
+            lease=None if lease is None else to_lease(lease),
+            steers=steers,
+        ), now_ms
+
+    def wait(self, *, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            if self._notice.wait(self._seen, timeout=min(left, _POLL_SECONDS)):
+                return True
+            with self._connection.begin():
+                if self._data_version() != self._version:
+                    return True
+        return False
+
+    def _data_version(self) -> int:
+        version: int = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+        return version
+
+
+class SqlStore:
+    """One SQLite file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.notice = Notice()
+        self._full = sqlite.engine(path, synchronous="FULL")
+        self._normal = sqlite.engine(path, synchronous="NORMAL")
+        self._reader = sqlite.engine(path, synchronous="NORMAL", read_only=True)
+        with _translated():
+            migrate(reader=self._reader, writer=self._full)
+
+    @contextmanager
+    def write(self, durability: Durability = "full") -> Iterator[SqlTransaction]:
+        engine = self._full if durability == "full" else self._normal
+        with _translated(), engine.begin() as connection:
+            yield SqlTransaction(connection)
+
+    @contextmanager
+    def read(self) -> Iterator[SqlTransaction]:
+        with _translated(), self._reader.begin() as connection:
+            yield SqlTransaction(connection)
+
+    @contextmanager
+    def watch(self) -> Iterator[SqlWatch]:
+        with _translated(), self._reader.connect() as connection:
+            yield SqlWatch(connection, self.notice)
+
+    def announce(self) -> None:
+        self.notice.announce()
+
+    def close(self) -> None:
+        for engine in (self._full, self._normal, self._reader):
+            engine.dispose()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except sa.exc.TimeoutError as error:
+        raise Unavailable("every connection to the database is in use: try again") from error
+    except (sa.exc.OperationalError, sa.exc.DatabaseError) as error:
+        if isinstance(error, sa.exc.IntegrityError):
+            raise
+        raise Unavailable(f"the database did not answer: {error.orig}") from error

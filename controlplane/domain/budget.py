@@ -1,0 +1,227 @@
+"""Budgets: hold before a call leaves, settle what it cost, release the rest. Pure arithmetic, in whole units."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, Decimal
+from typing import Any, NamedTuple
+
+from controlplane.errors import OverBudget
+from rlm_worker.contracts import Budget
+
+MICRO = Decimal(1_000_000)
+
+
+class Amounts(NamedTuple):
+    """A quantity of everything a budget counts."""
+
+    subcalls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_micro_usd: int = 0
+
+    def plus(self, other: "Amounts") -> "Amounts":
+        return Amounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+    def minus(self, other: "Amounts") -> "Amounts":
+        return Amounts(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Upper bounds; None means unlimited. `tokens` bounds input and output together."""
+
+    subcalls: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    tokens: int | None = None
+    cost_micro_usd: int | None = None
+
+    def exceeded_by(self, used: Amounts) -> str:
+        """Name the first dimension that `used` passes, with both figures; empty when none is."""
+        figures = (
+            ("subcalls", self.subcalls, used.subcalls),
+            ("input_tokens", self.input_tokens, used.input_tokens),
+            ("output_tokens", self.output_tokens, used.output_tokens),
+            ("tokens", self.tokens, used.input_tokens + used.output_tokens),
+            ("cost_micro_usd", self.cost_micro_usd, used.cost_micro_usd),
+        )
+        return next(
+            (
+                f"{name}: {total} of {limit}"
+                for name, limit, total in figures
+                if limit is not None and total > limit
+            ),
+            "",
+        )
+
+
+def micro_usd(cost_usd: str | Decimal | None) -> int:
+    """Money in whole millionths, rounded up so that nothing is ever counted too low."""
+    return 0 if cost_usd is None else int((Decimal(cost_usd) * MICRO).to_integral_value(ROUND_CEILING))
+
+
+def limits_of(budget: Budget) -> Limits:
+    return Limits(
+        subcalls=budget.max_subcalls,
+        input_tokens=budget.max_input_tokens,
+        output_tokens=budget.max_output_tokens,
+        tokens=budget.max_tokens,
+        cost_micro_usd=None if budget.max_cost_usd is None else int(budget.max_cost_usd * MICRO),
+    )
+
+
+def whole_job(limits: Limits, *, above: Limits) -> Amounts:
+    """What a job can use at most, to be held at the account above it before the job starts."""
+    most = Amounts(
+        subcalls=limits.subcalls or 0,
+        input_tokens=_least(limits.input_tokens, limits.tokens) or 0,
+        output_tokens=_least(limits.output_tokens, limits.tokens) or 0,
+        cost_micro_usd=limits.cost_micro_usd or 0,
+    )
+    open_ended = (
+        (above.input_tokens is not None and _least(limits.input_tokens, limits.tokens) is None)
+        or (above.output_tokens is not None and _least(limits.output_tokens, limits.tokens) is None)
+        or (above.tokens is not None and limits.tokens is None)
+        or (above.cost_micro_usd is not None and limits.cost_micro_usd is None)
+    )
+    if open_ended:
+        raise OverBudget("the tenant's budget is limited, so the job must name limits in the same units")
+    return most
+
+
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+NOTHING = Amounts()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """Limits, and what is spent and held under them. Open holds are kept by the ordinal of their call."""
+
+    limits: Limits = Limits()
+    spent: Amounts = NOTHING
+    held: Amounts = NOTHING
+    open: dict[int, Amounts] = field(default_factory=dict)
+    #: False as soon as one call had no known price.
+    is_priced: bool = True
+    iterations: int = 0
+    host_calls: int = 0
+
+    @property
+    def used(self) -> Amounts:
+        return self.spent.plus(self.held)
+
+
+def hold(account: Account, amount: Amounts) -> Account:
+    """Set `amount` aside, or refuse before anything is spent."""
+    held = account.held.plus(amount)
+    if passed := account.limits.exceeded_by(account.spent.plus(held)):
+        raise OverBudget(f"would pass its limit of {passed}")
+    return Account(limits=account.limits, spent=account.spent, held=held)
+
+
+def settle(account: Account, *, held: Amounts, spent: Amounts) -> Account:
+    """Turn a hold into what was really used and release the rest."""
+    return Account(limits=account.limits, spent=account.spent.plus(spent), held=account.held.minus(held))
+
+
+_HOLDS = frozenset({"subcall_started", "model_asked"})
+_SPENDS = frozenset({"subcall_finished", "model_answered"})
+_COUNTED = (
+    frozenset({"cell_proposed", "cell_rejected", "host_call_finished", "subcall_lost"}) | _HOLDS | _SPENDS
+)
+
+
+def metered(account: Account, events: Iterable[dict[str, Any]]) -> Account:
+    """Fold trace events into a job's account. A hold that passes a limit raises OverBudget for the whole set."""
+    counted = [event for event in events if event["kind"] in _COUNTED]
+    if not counted:
+        return account
+    meter = _Meter(account)
+    for event in counted:
+        meter.take(event)
+    return meter.account()
+
+
+def closed(account: Account) -> Account:
+    """Charge every hold whose outcome is unknown; afterwards nothing is held."""
+    return Account(
+        limits=account.limits,
+        spent=account.used,
+        is_priced=account.is_priced,
+        iterations=account.iterations,
+        host_calls=account.host_calls,
+    )
+
+
+class _Meter:
+    """The running totals while one set of events is folded."""
+
+    def __init__(self, account: Account) -> None:
+        self._before = account
+        self._spent = account.spent
+        self._held = account.held
+        self._open = dict(account.open)
+        self._is_priced = account.is_priced
+        self._iterations = account.iterations
+        self._host_calls = account.host_calls
+
+    def take(self, event: dict[str, Any]) -> None:
+        kind = event["kind"]
+        if kind in _HOLDS:
+            self._hold(event["ordinal"], event["hold"])
+        elif kind in _SPENDS:
+            self._settle(event["ordinal"], event["spend"])
+        elif kind == "subcall_lost":
+            self._charge(event["ordinal"], event["charged"])
+        elif kind == "host_call_finished":
+            self._host_calls += 1
+        else:
+            self._iterations += 1
+
+    def _hold(self, ordinal: int, wanted: dict[str, Any]) -> None:
+        limits = self._before.limits
+        if wanted["cost_usd"] is None:
+            if limits.cost_micro_usd is not None:
+                raise OverBudget("the price of this call is unknown and the job has a limit in money")
+            self._is_priced = False
+        # The same call asked for again: the outcome of the first is unknown, so it is charged.
+        if ordinal in self._open:
+            self._close(ordinal, spent=self._open[ordinal])
+        amount = _amounts(wanted, subcalls=wanted["subcalls"])
+        self._open[ordinal] = amount
+        self._held = self._held.plus(amount)
+        if passed := limits.exceeded_by(self._spent.plus(self._held)):
+            raise OverBudget(f"the hold of call {ordinal} would pass the job's limit of {passed}")
+
+    def _settle(self, ordinal: int, spend: dict[str, Any]) -> None:
+        if spend["cost_usd"] is None:
+            self._is_priced = False
+        left = self._open.get(ordinal, NOTHING)
+        self._close(ordinal, spent=_amounts(spend, subcalls=left.subcalls))
+
+    def _charge(self, ordinal: int, charged: dict[str, Any]) -> None:
+        self._close(ordinal, spent=_amounts(charged, subcalls=charged["subcalls"]))
+
+    def _close(self, ordinal: int, *, spent: Amounts) -> None:
+        self._held = self._held.minus(self._open.pop(ordinal, NOTHING))
+        self._spent = self._spent.plus(spent)
+
+    def account(self) -> Account:
+        return Account(
+            limits=self._before.limits,
+            spent=self._spent,
+            held=self._held,
+            open=self._open,
+            is_priced=self._is_priced,
+            iterations=self._iterations,
+            host_calls=self._host_calls,
+        )
+
+
+def _amounts(figures: dict[str, Any], *, subcalls: int) -> Amounts:
+    return Amounts(
+        subcalls, figures["input_tokens"], figures["output_tokens"], micro_usd(figures["cost_usd"])
+    )

@@ -1,0 +1,171 @@
+"""What can be asked of a task or a job: imperative values. They carry their time and ids, so that deciding is pure."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from controlplane.domain.ids import Fence, JobId, StepId, TaskId, TenantId
+from rlm_worker.contracts import Budget, EvidenceRef, JsonObject
+from rlm_worker.contracts.job import ArtifactPolicy, Driver, NetworkPolicy, SandboxPolicy
+from rlm_worker.contracts.result import FailureClass, Status
+
+Order = Literal["pause", "stop", "kill"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRequest:
+    """Everything of a JobSpec but its ids. Name `job_id` to make a repeated submit harmless."""
+
+    task: str
+    output_schema: JsonObject
+    budget: Budget
+    driver: Driver
+    sub_model: str
+    input_artifacts: tuple[EvidenceRef, ...] = ()
+    params: JsonObject = field(default_factory=dict)
+    allowed_tools: tuple[str, ...] = ()
+    sandbox_policy: SandboxPolicy = field(default_factory=SandboxPolicy)
+    network_policy: NetworkPolicy = field(default_factory=NetworkPolicy)
+    artifact_policy: ArtifactPolicy = field(default_factory=ArtifactPolicy)
+    labels: dict[str, str] = field(default_factory=dict)
+    #: Owner of the job; None means the tenant of the settings.
+    tenant_id: str | None = None
+    #: Task to which the job is added as a further analyze step; None makes a task for it.
+    task_id: str | None = None
+    job_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedStep:
+    step_id: StepId
+    kind: Literal["analyze"] = "analyze"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTask:
+    task_id: TaskId
+    tenant_id: TenantId
+    goal: str
+    steps: tuple[PlannedStep, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddStep:
+    step: PlannedStep
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartStep:
+    step_id: StepId
+    job_id: JobId
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldResult:
+    """Enter how a job ended into the task, once."""
+
+    step_id: StepId
+    job_id: JobId
+    status: Literal["succeeded", "partial", "failed", "stopped", "quarantined"]
+    spec_digest: str
+    result_digest: str
+    trace_events: int
+    trace_head: str
+
+
+TaskCommand = CreateTask | AddStep | StartStep | FoldResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmitJob:
+    job_id: JobId
+    task_id: TaskId
+    step_id: StepId
+    tenant_id: TenantId
+    spec_digest: str
+    max_attempts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimJob:
+    worker_id: str
+    generation: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartJob:
+    """The worker wrote for the first time under its lease."""
+
+    fence: Fence
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoseLease:
+    """The holder of the lease is gone, or did not renew in time."""
+
+    fence: Fence
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OrderStop:
+    order: Order
+    by: str
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObserveStop:
+    fence: Fence
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyStop:
+    fence: Fence
+    at_ms: int
+    survivors: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResumeJob:
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteerJob:
+    steer_id: int
+    text: str
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettleJob:
+    fence: Fence
+    status: Status
+    failure_class: FailureClass | None
+    result_digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RejectLateWrite:
+    """Keep, as evidence, that a stale fence tried to write."""
+
+    fence: Fence
+    what: Literal["record", "settle"]
+
+
+JobCommand = (
+    SubmitJob
+    | ClaimJob
+    | StartJob
+    | LoseLease
+    | OrderStop
+    | ObserveStop
+    | VerifyStop
+    | ResumeJob
+    | SteerJob
+    | SettleJob
+    | RejectLateWrite
+)

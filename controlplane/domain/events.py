@@ -1,0 +1,251 @@
+"""What happened to tasks and jobs: past tense, frozen, the only thing their state is folded from."""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Literal, get_args
+
+from rlm_worker.contracts.result import FailureClass
+
+EndStatus = Literal["succeeded", "partial", "failed", "stopped", "quarantined"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCreated:
+    kind: ClassVar = "task_created"
+    task_id: str
+    tenant_id: str
+    goal: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepPlanned:
+    kind: ClassVar = "step_planned"
+    step_id: str
+    step_kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepStarted:
+    kind: ClassVar = "step_started"
+    step_id: str
+    job_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepCompleted:
+    kind: ClassVar = "step_completed"
+    step_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepFailed:
+    kind: ClassVar = "step_failed"
+    step_id: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultFolded:
+    """A result entered the task; the digests tie it to what was asked and to the trace."""
+
+    kind: ClassVar = "result_folded"
+    job_id: str
+    step_id: str
+    status: EndStatus
+    spec_digest: str
+    result_digest: str
+    trace_events: int
+    trace_head: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCompleted:
+    kind: ClassVar = "task_completed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFailed:
+    kind: ClassVar = "task_failed"
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCancelled:
+    kind: ClassVar = "task_cancelled"
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointSaved:
+    kind: ClassVar = "checkpoint_saved"
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSubmitted:
+    kind: ClassVar = "job_submitted"
+    job_id: str
+    task_id: str
+    step_id: str
+    tenant_id: str
+    spec_digest: str
+    max_attempts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobLeased:
+    kind: ClassVar = "job_leased"
+    job_id: str
+    worker_id: str
+    fence: int
+    attempt: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStarted:
+    kind: ClassVar = "job_started"
+    job_id: str
+    fence: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseEnded:
+    """A lease ended without a result."""
+
+    kind: ClassVar = "lease_lost"
+    job_id: str
+    fence: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRequeued:
+    kind: ClassVar = "job_retry_scheduled"
+    job_id: str
+    generation: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobQuarantined:
+    kind: ClassVar = "job_dead_lettered"
+    job_id: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopRequested:
+    kind: ClassVar = "job_stop_requested"
+    job_id: str
+    order: Literal["pause", "stop", "kill"]
+    by: str
+    reason: str
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopSeen:
+    kind: ClassVar = "job_stop_observed"
+    job_id: str
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopProved:
+    kind: ClassVar = "job_stop_verified"
+    job_id: str
+    at_ms: int
+    survivors: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobHeld:
+    kind: ClassVar = "job_held"
+    job_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResumed:
+    kind: ClassVar = "job_resumed"
+    job_id: str
+    by: str
+    generation: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSteered:
+    kind: ClassVar = "job_steered"
+    job_id: str
+    steer_id: int
+    text: str
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFinished:
+    kind: ClassVar = "job_finished"
+    job_id: str
+    fence: int
+    status: Literal["succeeded", "partial", "failed", "stopped"]
+    failure_class: FailureClass | None
+    result_digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LateWriteRejected:
+    kind: ClassVar = "late_write_rejected"
+    job_id: str
+    fence: int
+    what: str
+
+
+TaskEvent = (
+    TaskCreated
+    | StepPlanned
+    | StepStarted
+    | StepCompleted
+    | StepFailed
+    | ResultFolded
+    | TaskCompleted
+    | TaskFailed
+    | TaskCancelled
+    | CheckpointSaved
+)
+JobEvent = (
+    JobSubmitted
+    | JobLeased
+    | JobStarted
+    | LeaseEnded
+    | JobRequeued
+    | JobQuarantined
+    | StopRequested
+    | StopSeen
+    | StopProved
+    | JobHeld
+    | JobResumed
+    | JobSteered
+    | JobFinished
+    | LateWriteRejected
+)
+Event = TaskEvent | JobEvent
+
+VERSION = 1
+_KINDS: dict[str, type[Event]] = {variant.kind: variant for variant in get_args(Event)}
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """Event as JSON with its kind and version."""
+    body = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(event).items()}
+    return {"kind": event.kind, "version": VERSION, **body}
+
+
+def from_json(body: dict[str, Any]) -> Event:
+    """Event from its JSON. An unknown kind or version stops the reader: a state must not be folded without it."""
+    variant = _KINDS.get(body.get("kind", ""))
+    if variant is None or body.get("version") != VERSION:
+        raise ValueError(
+            f"event kind {body.get('kind')!r} version {body.get('version')!r} is unknown to this release"
+        )
+    named: dict[str, Any] = {
+        field.name: tuple(body[field.name]) if isinstance(body[field.name], list) else body[field.name]
+        for field in fields(variant)
+    }
+    return variant(**named)

@@ -1,0 +1,182 @@
+"""Leases: claim, renew, wait for orders, and take a lease from a worker that is gone."""
+
+import time
+from dataclasses import replace
+from functools import reduce
+
+from controlplane.crashpoints import crash_here
+from controlplane.domain import budget, job
+from controlplane.domain.commands import ClaimJob, LoseLease
+from controlplane.domain.events import JobLeased
+from controlplane.domain.ids import Fence
+from controlplane.domain.job import JobState
+from controlplane.domain.lease import Lease, extended, guard
+from controlplane.errors import OverBudget
+from controlplane.handlers.apply import (
+    apply_job,
+    end_job,
+    load,
+    result_without_worker,
+    spec_of,
+    tenant_budget,
+)
+from controlplane.ports import Desk, JobRow, LedgerEntry, Orders, Transaction
+from rlm_worker.contracts.base import PROTOCOL_VERSION
+from rlm_worker.contracts.gateway import (
+    AwaitOrdersRequest,
+    Claimed,
+    ClaimRequest,
+    NotClaimed,
+    RenewAnswer,
+    RenewRequest,
+)
+from rlm_worker.contracts.gateway import Lease as GrantedLease
+
+
+def claim(desk: Desk, request: ClaimRequest) -> Claimed | NotClaimed:
+    """Grant a lease under a new fence, or say why not. Everything is checked in the transaction that grants it."""
+    with desk.store.write() as tx:
+        row = tx.jobs.get(request.job_id)
+        refused = _refusal(tx, desk, row=row, request=request)
+        if refused is not None:
+            return refused
+        assert row is not None
+        try:
+            row = _hold_at_tenant(tx, row)
+        except OverBudget as error:
+            return NotClaimed(reason="over_budget", detail=str(error))
+        claimed = _grant(tx, desk, row=row, request=request)
+    crash_here("claim.after_commit")
+    return claimed
+
+
+def _refusal(tx: Transaction, desk: Desk, *, row: JobRow | None, request: ClaimRequest) -> NotClaimed | None:
+    if request.protocol != PROTOCOL_VERSION:
+        return NotClaimed(
+            reason="protocol",
+            detail=f"the worker speaks protocol {request.protocol}, not {PROTOCOL_VERSION}: update it",
+        )
+    if row is None:
+        return NotClaimed(reason="unknown_job", detail=request.job_id)
+    most = desk.rules.tenant_concurrency
+    if most is not None and tx.leases.live_of_tenant(row.state.tenant_id) >= most:
+        return NotClaimed(
+            reason="at_capacity", detail=f"tenant {row.state.tenant_id} has {most} jobs at work"
+        )
+    return _not_ready(row.state, generation=request.generation)
+
+
+def _not_ready(state: JobState, *, generation: int) -> NotClaimed | None:
+    if state.is_leased:
+        return NotClaimed(reason="leased", detail=f"fence {state.fence}")
+    if state.generation != generation:
+        return NotClaimed(reason="stale_generation", detail=f"the current one is {state.generation}")
+    if state.desired in ("stop", "kill") or state.state == "stopped":
+        return NotClaimed(reason="stopped", detail=state.reason)
+    if not state.is_ready:
+        return NotClaimed(reason="not_ready", detail=state.state)
+    return None
+
+
+def _hold_at_tenant(tx: Transaction, row: JobRow) -> JobRow:
+    """Set the job's limits aside once; a later attempt works under the same hold."""
+    if row.tenant_hold is not None:
+        return row
+    budget_id = tenant_budget(row.state.tenant_id)
+    account = tx.budgets.get(budget_id)
+    amount = budget.whole_job(row.account.limits, above=account.limits)
+    tx.budgets.save(budget_id, budget.hold(account, amount))
+    tx.budgets.enter(LedgerEntry(budget_id=budget_id, job_id=row.state.job_id, kind="hold", amount=amount))
+    return replace(row, tenant_hold=amount)
+
+
+def _grant(tx: Transaction, desk: Desk, *, row: JobRow, request: ClaimRequest) -> Claimed:
+    _, task_row = load(tx, request.job_id)
+    events = job.decide(row.state, ClaimJob(worker_id=request.worker_id, generation=request.generation))
+    row, _ = apply_job(tx, desk, rows=(row, task_row), events=events, actor=request.worker_id)
+    granted = events[0]
+    assert isinstance(granted, JobLeased)
+    spent_ms = tx.leases.spent_ms(row.state.job_id)
+    ttl_ms = desk.rules.lease_ttl_ms
+    tx.leases.put(
+        Lease(
+            job_id=row.state.job_id,
+            tenant_id=row.state.tenant_id,
+            worker_id=request.worker_id,
+            fence=Fence(granted.fence),
+            attempt=granted.attempt,
+            granted_ms=tx.now_ms,
+            until_ms=tx.now_ms + ttl_ms,
+        )
+    )
+    tx.leases.seen(request.worker_id)
+    return Claimed(
+        spec=spec_of(tx, row.state.job_id),
+        lease=GrantedLease(
+            job_id=row.state.job_id, attempt=granted.attempt, fence=granted.fence, ttl_ms=ttl_ms
+        ),
+        trace_events=row.trace_events,
+        trace_head=row.trace_head,
+        spent_wall_time_ms=spent_ms,
+    )
+
+
+def renew(desk: Desk, request: RenewRequest) -> RenewAnswer:
+    """Extend a live lease; the answer carries what the worker must know."""
+    with desk.store.write("normal") as tx:
+        row, _ = load(tx, request.job_id)
+        lease = guard(tx.leases.get(request.job_id), fence=request.fence, now_ms=tx.now_ms)
+        until_ms = extended(lease, now_ms=tx.now_ms, ttl_ms=desk.rules.lease_ttl_ms).until_ms
+        tx.leases.extend(request.job_id, fence=request.fence, until_ms=until_ms)
+        steers = tx.steers.after(request.job_id, seen=request.steer_seen)
+    return RenewAnswer(
+        desired=row.state.desired,
+        reason=row.state.reason,
+        steers=steers,
+        ttl_ms=desk.rules.lease_ttl_ms,
+    )
+
+
+def await_orders(desk: Desk, request: AwaitOrdersRequest) -> RenewAnswer:
+    """Answer as soon as something new is wanted, or the lease is over, or the time is up."""
+    deadline = time.monotonic() + request.timeout_ms / 1000
+    with desk.store.watch() as watch:
+        while True:
+            found, now_ms = watch.read(request.job_id, steer_seen=request.steer_seen)
+            orders = found or Orders(desired="kill", reason="the job is not here", lease=None)
+            guard(orders.lease, fence=request.fence, now_ms=now_ms)
+            left = deadline - time.monotonic()
+            is_new = orders.desired != request.seen or orders.steers
+            if is_new or left <= 0 or not watch.wait(timeout=left):
+                return RenewAnswer(
+                    desired=orders.desired,
+                    reason=orders.reason,
+                    steers=orders.steers,
+                    ttl_ms=desk.rules.lease_ttl_ms,
+                )
+
+
+def lose(desk: Desk, lease: Lease, *, reason: str, by: str = "lease_reaper") -> None:
+    """Take the lease away from a worker that is gone. Its job is queued again, held, stopped or quarantined."""
+    with desk.store.write() as tx:
+        current = tx.leases.get(lease.job_id)
+        if current is None or current.fence != lease.fence:
+            return
+        if current.is_live(tx.now_ms) and not desk.is_gone(current.worker_id):
+            return
+        rows = load(tx, lease.job_id)
+        events = job.decide(rows[0].state, LoseLease(fence=lease.fence, reason=reason, at_ms=tx.now_ms))
+        after = reduce(job.evolve, events, rows[0].state)
+        if not after.is_terminal:
+            apply_job(tx, desk, rows=rows, events=events, actor=by)
+        else:
+            quarantined = after.state == "quarantined"
+            result = result_without_worker(
+                tx,
+                rows[0],
+                status="failed" if quarantined else "stopped",
+                failure_class="quarantined" if quarantined else "stopped",
+                message=after.reason or reason,
+            )
+            end_job(tx, desk, rows=rows, events=events, result=result, actor=by)
+    desk.store.announce()

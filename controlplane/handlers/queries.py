@@ -1,0 +1,117 @@
+"""Reading: jobs, tasks and traces as views."""
+
+from datetime import UTC, datetime
+
+from controlplane.domain.job import Stop
+from controlplane.errors import InvalidRequest, NotFound
+from controlplane.handlers.apply import spec_of, usage_of
+from controlplane.ports import Desk, JobRow, ReceiptRow, Transaction
+from controlplane.views import JobView, LeaseView, ReceiptView, StopView, TaskView
+from rlm_worker.contracts import JobResult, TraceRecord
+
+
+def resolve(desk: Desk, name: str) -> str:
+    """Whole job id for an id or the beginning of one that fits a single job."""
+    with desk.store.read() as tx:
+        found = tx.jobs.with_prefix(name, limit=6) if name else []
+    if name in found or len(found) == 1:
+        return name if name in found else found[0]
+    if not found:
+        raise NotFound(f"there is no job {name!r}: `custody jobs` lists those that are")
+    raise InvalidRequest(f"{name!r} fits several jobs, name one of: {', '.join(found)}")
+
+
+def job(desk: Desk, job_id: str) -> JobView:
+    with desk.store.read() as tx:
+        row = tx.jobs.get(job_id)
+        if row is None:
+            raise NotFound(f"there is no job {job_id!r}: `custody jobs` lists those that are")
+        return _job_view(tx, row)
+
+
+def jobs(desk: Desk, *, limit: int, state: str | None = None, before: str | None = None) -> list[JobView]:
+    """Newest first; `before` is the last job of the page before."""
+    with desk.store.read() as tx:
+        return [_job_view(tx, row) for row in tx.jobs.latest(limit=limit, state=state, before=before)]
+
+
+def trace(desk: Desk, job_id: str, *, after: int, limit: int) -> list[TraceRecord]:
+    """Records from number `after` on."""
+    with desk.store.read() as tx:
+        return tx.traces.read(job_id, after=after, limit=limit)
+
+
+def task(desk: Desk, task_id: str) -> TaskView:
+    with desk.store.read() as tx:
+        row = tx.tasks.get(task_id)
+        if row is None:
+            raise NotFound(f"there is no task {task_id!r}: `custody jobs` names the task of each job")
+        return TaskView(
+            task_id=task_id,
+            tenant_id=row.state.tenant_id,
+            goal=row.state.goal,
+            status=row.state.status,
+            version=row.version,
+            created_at=_at(row.created_ms),
+            updated_at=_at(row.updated_ms),
+            job_ids=tuple(tx.jobs.of_task(task_id)),
+            receipts=tuple(_receipt_view(task_id, found) for found in tx.history.receipts(task_id)),
+        )
+
+
+def _at(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, tz=UTC)
+
+
+def _receipt_view(task_id: str, row: ReceiptRow) -> ReceiptView:
+    return ReceiptView(
+        receipt_id=row.receipt_id,
+        task_id=task_id,
+        seq=row.link.seq,
+        kind=row.link.kind,
+        at=_at(row.link.at_ms),
+        body=dict(row.link.body),
+        hash=row.link.hash,
+    )
+
+
+def _job_view(tx: Transaction, row: JobRow) -> JobView:
+    lease = tx.leases.get(row.state.job_id)
+    result = JobResult.model_validate_json(row.result) if row.result else None
+    wall_time_ms = tx.leases.spent_ms(row.state.job_id) + (tx.now_ms - lease.granted_ms if lease else 0)
+    return JobView(
+        job_id=row.state.job_id,
+        task_id=row.state.task_id,
+        tenant_id=row.state.tenant_id,
+        state=row.state.state,
+        desired=row.state.desired,
+        generation=row.state.generation,
+        attempts=row.state.attempts,
+        created_at=_at(row.created_ms),
+        updated_at=_at(row.updated_ms),
+        spec=spec_of(tx, row.state.job_id),
+        usage=result.usage if result else usage_of(row, wall_time_ms=max(0, wall_time_ms)),
+        trace_events=row.trace_events,
+        trace_head=row.trace_head,
+        lease=None
+        if lease is None
+        else LeaseView(
+            worker_id=lease.worker_id,
+            fence=lease.fence,
+            attempt=lease.attempt,
+            expires_at=_at(lease.until_ms),
+        ),
+        stop=None if row.state.stop is None else _stop_view(row.state.stop),
+        result=result,
+        receipt_id=row.receipt_id,
+    )
+
+
+def _stop_view(stop: Stop) -> StopView:
+    return StopView(
+        order=stop.order,
+        requested_at=_at(stop.requested_ms),
+        observed_at=None if stop.observed_ms is None else _at(stop.observed_ms),
+        verified_at=None if stop.verified_ms is None else _at(stop.verified_ms),
+        survivors=stop.survivors,
+    )

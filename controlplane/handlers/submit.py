@@ -1,0 +1,123 @@
+"""Submit: a request becomes a task (when none is named), a job and a wake-up, in one transaction."""
+
+from dataclasses import fields
+from functools import reduce
+
+import jsonschema_rs
+from pydantic import ValidationError
+
+from controlplane.crashpoints import crash_here
+from controlplane.domain import job, task
+from controlplane.domain.budget import Account, limits_of
+from controlplane.domain.commands import (
+    AddStep,
+    CreateTask,
+    JobRequest,
+    PlannedStep,
+    StartStep,
+    SubmitJob,
+    TaskCommand,
+)
+from controlplane.domain.events import Event, TaskEvent
+from controlplane.domain.ids import JobId, StepId, TaskId, TenantId
+from controlplane.domain.job import JobState
+from controlplane.domain.task import TaskState
+from controlplane.errors import InvalidRequest, NotFound
+from controlplane.handlers.apply import apply_task
+from controlplane.ports import Desk, JobRow, TaskRow, Transaction
+from rlm_worker.contracts import JobSpec, digest
+
+
+def submit(desk: Desk, request: JobRequest) -> str:
+    """Enter a job and return its id. The same `job_id` with the same request again changes nothing."""
+    with desk.store.write() as tx:
+        known = None if request.job_id is None else tx.jobs.get(request.job_id)
+        spec = _spec(desk, request, known=known)
+        if known is not None:
+            return _same(known, spec)
+        _enter(tx, desk, spec, adds_step=request.task_id is not None)
+    desk.store.announce()
+    crash_here("submit.after_commit")
+    return spec.job_id
+
+
+def _spec(desk: Desk, request: JobRequest, *, known: JobRow | None) -> JobSpec:
+    content = {
+        field.name: getattr(request, field.name)
+        for field in fields(request)
+        if field.name not in ("job_id", "task_id", "tenant_id")
+    }
+    try:
+        jsonschema_rs.validator_for(request.output_schema)
+        return JobSpec(
+            job_id=request.job_id or desk.new_id("job"),
+            tenant_id=request.tenant_id or desk.rules.default_tenant,
+            task_id=request.task_id or (known.state.task_id if known else desk.new_id("task")),
+            step_id=known.state.step_id if known else desk.new_id("step"),
+            **content,
+        )
+    except ValidationError as error:
+        raise InvalidRequest(f"the job cannot be submitted: {_first(error)}") from error
+    except (jsonschema_rs.ValidationError, ValueError) as error:
+        raise InvalidRequest(f"the output schema is not a JSON Schema: {error}") from error
+
+
+def _first(error: ValidationError) -> str:
+    detail = error.errors()[0]
+    place = ".".join(str(part) for part in detail["loc"])
+    return f"{place}: {detail['msg']}" if place else detail["msg"]
+
+
+def _same(known: JobRow, spec: JobSpec) -> str:
+    if known.spec_digest != digest(spec.model_dump(mode="json")):
+        raise InvalidRequest(
+            f"job {spec.job_id} exists with another content: use a new job id, or repeat the same request"
+        )
+    return spec.job_id
+
+
+def _enter(tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool) -> None:
+    task_row = tx.tasks.get(spec.task_id)
+    if task_row is None and adds_step:
+        raise NotFound(f"there is no task {spec.task_id!r}: submit without --task to start a new one")
+    if task_row is not None and task_row.state.tenant_id != spec.tenant_id:
+        raise NotFound(f"there is no task {spec.task_id!r}: submit without --task to start a new one")
+    row = task_row or TaskRow(state=TaskState(), created_ms=tx.now_ms, updated_ms=tx.now_ms)
+    planned = _plan(row.state, spec)
+    body = spec.model_dump(mode="json")
+    submitted = job.decide(
+        JobState(),
+        SubmitJob(
+            job_id=JobId(spec.job_id),
+            task_id=TaskId(spec.task_id),
+            step_id=StepId(spec.step_id),
+            tenant_id=TenantId(spec.tenant_id),
+            spec_digest=digest(body),
+            max_attempts=desk.rules.max_attempts,
+        ),
+    )
+    events: list[Event] = [*planned, *submitted]
+    apply_task(tx, desk, row=row, events=events, actor=f"tenant:{spec.tenant_id}")
+    entered = JobRow(
+        state=reduce(job.evolve, submitted, JobState()),
+        spec_digest=digest(body),
+        account=Account(limits=limits_of(spec.budget)),
+        created_ms=tx.now_ms,
+        updated_ms=tx.now_ms,
+    )
+    tx.jobs.add(entered, spec=spec.model_dump_json())
+    tx.outbox.add(spec.job_id, generation=entered.state.generation)
+
+
+def _plan(state: TaskState, spec: JobSpec) -> list[TaskEvent]:
+    step = PlannedStep(step_id=StepId(spec.step_id))
+    first: TaskCommand = (
+        AddStep(step=step)
+        if state.task_id
+        else CreateTask(
+            task_id=TaskId(spec.task_id), tenant_id=TenantId(spec.tenant_id), goal=spec.task, steps=(step,)
+        )
+    )
+    planned = task.decide(state, first)
+    start = StartStep(step_id=step.step_id, job_id=JobId(spec.job_id))
+    return [*planned, *task.decide(reduce(task.evolve, planned, state), start)]
