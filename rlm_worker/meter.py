@@ -7,7 +7,20 @@ from decimal import Decimal
 
 from rlm_worker.contracts.job import Budget, Dimension
 from rlm_worker.contracts.result import ModelUsage, Usage
-from rlm_worker.contracts.trace import Hold, Spend
+from rlm_worker.contracts.trace import (
+    CellFinished,
+    DraftRecorded,
+    Hold,
+    HostCallFinished,
+    ModelAnswered,
+    ModelAsked,
+    ProposalMade,
+    Spend,
+    SubcallFinished,
+    SubcallLost,
+    SubcallStarted,
+    TraceEvent,
+)
 from rlm_worker.errors import BudgetExceeded
 
 
@@ -41,6 +54,7 @@ class Meter:
         *,
         parent: "Meter | None" = None,
         already_ms: int = 0,
+        has_closing_turn: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.budget = budget
@@ -48,7 +62,9 @@ class Meter:
         self._clock = clock
         self._started = clock() - already_ms / 1000
         self._tally = _Tally()
-        self._holds: dict[int, Hold] = {}
+        #: Share of tokens and cost that only the closing turn may use.
+        self._reserve = budget.closing_reserve if has_closing_turn else 0.0
+        self._holds: dict[int, tuple[str, Hold]] = {}
 
     def _line(self) -> Iterator["Meter"]:
         level: Meter | None = self
@@ -56,12 +72,12 @@ class Meter:
             yield level
             level = level._parent
 
-    def hold(self, ordinal: int, hold: Hold) -> None:
+    def hold(self, ordinal: int, hold: Hold, *, model: str) -> None:
         """Set aside what a call may cost, at every ancestor, or refuse before anything is spent."""
         for level in self._line():
             level._check(hold)
         for level in self._line():
-            level._apply_hold(ordinal, hold)
+            level._apply_hold(ordinal, hold, model)
 
     def can_hold(self, hold: Hold) -> BudgetExceeded | None:
         """The refusal that this hold would meet, if any."""
@@ -72,17 +88,41 @@ class Meter:
             return refusal
         return None
 
-    def settle(self, ordinal: int, *, model: str, spend: Spend) -> None:
+    def open_reserve(self) -> None:
+        """The closing turn has come: what was kept for it may be spent."""
+        for level in self._line():
+            level._reserve = 0.0
+
+    def settle(self, ordinal: int, spend: Spend) -> None:
         """Replace a hold by what the call did cost."""
         for level in self._line():
-            level._apply_spend(ordinal, model, spend)
+            level._apply_spend(ordinal, spend)
 
-    def charge(self, ordinal: int, *, model: str, hold: Hold) -> None:
+    def charge(self, ordinal: int) -> Hold:
         """The outcome of a call is unknown: its hold counts as spent."""
-        spend = Spend(
-            input_tokens=hold.input_tokens, output_tokens=hold.output_tokens, cost_usd=hold.cost_usd
-        )
-        self.settle(ordinal, model=model, spend=spend)
+        _, hold = self._holds[ordinal]
+        self.settle(ordinal, whole(hold))
+        return hold
+
+    def restore(self, event: TraceEvent) -> None:
+        """Enter what an earlier attempt has recorded, without asking whether it was allowed."""
+        match event:
+            case SubcallStarted() | ModelAsked():
+                self._apply_hold(event.ordinal, event.hold, event.model)
+            case SubcallFinished() | ModelAnswered():
+                self._apply_spend(event.ordinal, event.spend)
+            case SubcallLost():
+                self._apply_spend(event.ordinal, whole(event.charged))
+            case CellFinished():
+                output = event.stdout_bytes + event.stderr_bytes
+                self.count_cell(output_bytes=output, cpu_ms=event.cpu_ms, memory_bytes=event.memory_bytes)
+            case HostCallFinished() | DraftRecorded() | ProposalMade():
+                self._tally.host_calls += 1
+            case _:
+                pass
+
+    def restore_iterations(self, count: int) -> None:
+        self._tally.iterations = count
 
     def begin_iteration(self) -> None:
         for level in self._line():
@@ -162,35 +202,38 @@ class Meter:
         into = tally.input_tokens + tally.held_input + hold.input_tokens
         out = tally.output_tokens + tally.held_output + hold.output_tokens
         self._limit("subcalls", tally.subcalls + hold.subcalls, budget.max_subcalls)
-        self._limit("input_tokens", into, budget.max_input_tokens)
-        self._limit("output_tokens", out, budget.max_output_tokens)
-        self._limit("tokens", into + out, budget.max_tokens)
+        self._limit("input_tokens", into, self._usable(budget.max_input_tokens))
+        self._limit("output_tokens", out, self._usable(budget.max_output_tokens))
+        self._limit("tokens", into + out, self._usable(budget.max_tokens))
         if budget.max_cost_usd is None:
             return
         if hold.cost_usd is None or tally.cost is None:
             detail = "the price of this model is unknown; limit tokens instead of usd, or set its price"
             raise BudgetExceeded("cost", limit=budget.max_cost_usd, spent="unknown", detail=detail)
-        self._limit("cost", tally.cost + tally.held_cost + hold.cost_usd, budget.max_cost_usd)
+        usable = budget.max_cost_usd * (1 - Decimal(str(self._reserve)))
+        self._limit("cost", tally.cost + tally.held_cost + hold.cost_usd, usable)
+
+    def _usable(self, tokens: int | None) -> int | None:
+        return None if tokens is None else int(tokens * (1 - self._reserve))
 
     def _limit(self, dimension: Dimension, would_be: int | Decimal, limit: int | Decimal | None) -> None:
         if limit is not None and would_be > limit:
             raise BudgetExceeded(dimension, limit=limit, spent=would_be)
 
-    def _apply_hold(self, ordinal: int, hold: Hold) -> None:
+    def _apply_hold(self, ordinal: int, hold: Hold, model: str) -> None:
         tally = self._tally
-        self._holds[ordinal] = hold
+        self._holds[ordinal] = (model, hold)
         tally.subcalls += hold.subcalls
         tally.held_input += hold.input_tokens
         tally.held_output += hold.output_tokens
         tally.held_cost += hold.cost_usd or 0
 
-    def _apply_spend(self, ordinal: int, model: str, spend: Spend) -> None:
+    def _apply_spend(self, ordinal: int, spend: Spend) -> None:
         tally = self._tally
-        hold = self._holds.pop(ordinal, None)
-        if hold is not None:
-            tally.held_input -= hold.input_tokens
-            tally.held_output -= hold.output_tokens
-            tally.held_cost -= hold.cost_usd or 0
+        model, hold = self._holds.pop(ordinal)
+        tally.held_input -= hold.input_tokens
+        tally.held_output -= hold.output_tokens
+        tally.held_cost -= hold.cost_usd or 0
         tally.input_tokens += spend.input_tokens
         tally.output_tokens += spend.output_tokens
         tally.cost = _plus(tally.cost, spend.cost_usd)
@@ -202,6 +245,11 @@ class Meter:
             cached_input_tokens=before.cached_input_tokens + spend.cached_input_tokens,
             cost_usd=_plus(before.cost_usd, spend.cost_usd),
         )
+
+
+def whole(hold: Hold) -> Spend:
+    """A hold, spent to the last token."""
+    return Spend(input_tokens=hold.input_tokens, output_tokens=hold.output_tokens, cost_usd=hold.cost_usd)
 
 
 def _plus(total: Decimal | None, more: Decimal | None) -> Decimal | None:

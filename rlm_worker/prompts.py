@@ -90,7 +90,7 @@ def cell_report(cell: CellFinished, *, chars: int) -> list[str]:
         lines.append(f"Output ({cell.stdout_bytes:,} bytes):\n{clip(cell.stdout, chars)}")
     if cell.stderr:
         lines.append(f"Standard error ({cell.stderr_bytes:,} bytes):\n{clip(cell.stderr, chars // 4)}")
-    if cell.outcome != "ok" and cell.outcome != "ended":
+    if cell.outcome not in {"ok", "ended"}:
         lines.append(_error_text(cell))
     return lines or ["(the cell printed nothing)"]
 
@@ -159,24 +159,29 @@ def _words(part: object) -> str:
     if not isinstance(part, dict):
         return "any"
     about = f" ({part['description']})" if isinstance(part.get("description"), str) else ""
-    enum = part.get("enum")
+    return _type_words(part) + about
+
+
+_FORMATS = {
+    "citation": "citation such as 'name:12' or 'name:12-20', from a hit's .citation",
+    "date": "date as YYYY-MM-DD",
+    "date-time": "date and time in ISO 8601",
+}
+
+
+def _type_words(part: dict[str, object]) -> str:
+    enum, options, form = part.get("enum"), part.get("anyOf"), part.get("format")
     if isinstance(enum, list):
-        return "one of " + ", ".join(json.dumps(item, ensure_ascii=False) for item in enum) + about
-    if isinstance(part.get("anyOf"), list):
-        return " or ".join(_words(item) for item in part["anyOf"]) + about
-    match part.get("type"), part.get("format"):
-        case "string", "citation":
-            return "citation such as 'name:12' or 'name:12-20', from a hit's .citation" + about
-        case "string", "date":
-            return "date as YYYY-MM-DD" + about
-        case "string", "date-time":
-            return "date and time in ISO 8601" + about
-        case "array", _:
-            return f"list of ({_words(part.get('items', {}))})" + about
-        case "object", _ if part.get("properties"):
-            return "object " + json.dumps(part, sort_keys=True) + about
-        case kind, _:
-            return str(kind or "any JSON value") + about
+        return "one of " + ", ".join(json.dumps(item, ensure_ascii=False) for item in enum)
+    if isinstance(options, list):
+        return " or ".join(_words(item) for item in options)
+    if isinstance(form, str) and form in _FORMATS:
+        return _FORMATS[form]
+    if part.get("type") == "array":
+        return f"list of ({_words(part.get('items', {}))})"
+    if part.get("properties"):
+        return "object " + json.dumps(part, sort_keys=True)
+    return str(part.get("type") or "any JSON value")
 
 
 def clip(text: str, chars: int) -> str:

@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
-from rlm_worker.contracts.gateway import Gateway, GatewayRefused, RecordRequest
+from rlm_worker.contracts.gateway import GatewayRefused, RecordAnswer, RecordRequest
 from rlm_worker.contracts.result import TraceRef
 from rlm_worker.contracts.trace import TraceEvent, TraceRecord, link
 from rlm_worker.errors import LostAuthority
@@ -13,6 +14,12 @@ from rlm_worker.redaction import redact
 
 #: Events in one request: large enough to share a commit, small enough to answer quickly.
 _GROUP = 512
+
+
+class Recorder(Protocol):
+    """Where records go: the gateway, of which a writer needs nothing else."""
+
+    def record(self, request: RecordRequest) -> RecordAnswer: ...
 
 
 def _now_ms() -> int:
@@ -24,7 +31,7 @@ class TraceWriter:
 
     def __init__(
         self,
-        gateway: Gateway,
+        gateway: Recorder,
         *,
         job_id: str,
         fence: int,

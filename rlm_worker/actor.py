@@ -1,0 +1,80 @@
+"""The only place where a queue's thread meets an event loop: a wake-up becomes one attempt."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import dramatiq
+
+from rlm_worker.contracts.gateway import (
+    JOBS_QUEUE,
+    RUN_JOB,
+    Claimed,
+    ClaimRequest,
+    GatewayRefused,
+    NotClaimed,
+)
+from rlm_worker.errors import LostAuthority
+from rlm_worker.heartbeat import Heartbeat, Listeners
+from rlm_worker.job import Attempt, Orders, Parts
+
+log = logging.getLogger(__name__)
+
+
+class Runner:
+    """Claims a job and runs one attempt at it."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def run(self, job_id: str, generation: int) -> None:
+        """Answer a wake-up. One that is late, doubled or for another worker's job changes nothing."""
+        request = ClaimRequest(worker_id=self._parts.worker_id, job_id=job_id, generation=generation)
+        answer = self._parts.gateway.claim(request)
+        if isinstance(answer, NotClaimed):
+            log.info(
+                "not_claimed", extra={"job_id": job_id, "reason": answer.reason, "detail": answer.detail}
+            )
+            return
+        try:
+            asyncio.run(self._attempt(answer))
+        except (LostAuthority, GatewayRefused) as lost:
+            log.warning("attempt_lost", extra={"job_id": job_id, "reason": str(lost)})
+
+    async def _attempt(self, claimed: Claimed) -> None:
+        loop = asyncio.get_running_loop()
+        orders = Orders()
+        heartbeat = Heartbeat(
+            self._parts.gateway,
+            claimed.lease,
+            margin_seconds=self._parts.settings.lease_margin_seconds,
+            listeners=Listeners(
+                ordered=lambda answer: _hand_over(loop, orders.hear, answer),
+                lost=lambda why: _hand_over(loop, orders.lose, why),
+            ),
+        )
+        heartbeat.start()
+        try:
+            await Attempt(claimed, self._parts, orders).run()
+        finally:
+            heartbeat.stop()
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, listener: Callable[[Any], None], said: object) -> None:
+    try:
+        loop.call_soon_threadsafe(listener, said)
+    except RuntimeError:
+        # The loop is closed: the attempt has ended and nobody listens any more.
+        log.debug("order_after_end")
+
+
+def declare(
+    broker: dramatiq.Broker, *, run: Callable[[str, int], None], queue_name: str = JOBS_QUEUE
+) -> "dramatiq.Actor[[str, int], None]":
+    """Declare the one actor. The queue's own retries and limits stay off: leases own both."""
+
+    def run_job(job_id: str, generation: int) -> None:
+        run(job_id, generation)
+
+    return dramatiq.actor(broker=broker, queue_name=queue_name, actor_name=RUN_JOB)(run_job)

@@ -1,0 +1,106 @@
+"""One cell through the sandbox: host calls answered side by side while it runs, one CellFinished at its end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from pydantic import JsonValue
+
+import sandbox
+from rlm_worker.contracts import JobSpec, JsonObject, digest
+from rlm_worker.contracts.trace import CellFinished
+from rlm_worker.errors import CallRefused, LostAuthority
+from rlm_worker.execution import Execution
+
+AnswerCall = Callable[[Execution, str, JsonObject], Awaitable[JsonValue]]
+
+
+def session_policy(spec: JobSpec, *, calls: frozenset[str]) -> sandbox.Policy:
+    """What contains the cells of this job. The seed makes randomness repeatable for replay."""
+    wanted, cpu_ms = spec.sandbox_policy, spec.budget.max_sandbox_cpu_ms
+    limits = sandbox.Limits(
+        memory_bytes=min(wanted.memory_bytes, spec.budget.max_sandbox_memory_bytes),
+        processes=wanted.processes,
+        workspace_bytes=wanted.workspace_bytes,
+        cpu_seconds=None if cpu_ms is None else max(1, -(-cpu_ms // 1000)),
+    )
+    layers = {} if wanted.required_layers is None else {"required_layers": frozenset(wanted.required_layers)}
+    return sandbox.Policy(
+        evidence=tuple(sandbox.Mount(source=ref.location, target=ref.name) for ref in spec.input_artifacts),
+        calls=calls,
+        limits=limits,
+        seed=int(digest([spec.job_id])[:8], 16),
+        guest_paths=wanted.guest_paths,
+        **layers,
+    )
+
+
+async def run_cell(
+    session: sandbox.Session, code: str, *, at: Execution, answer: AnswerCall, seconds: float
+) -> CellFinished:
+    """Run to the end. Calls still waiting then are cancelled: their cell is over."""
+    calls: set[asyncio.Task[None]] = set()
+    try:
+        async for event in session.execute(code, deadline_seconds=seconds, name=f"cell {at.iteration}"):
+            match event:
+                case sandbox.HostCall():
+                    task = asyncio.create_task(_serve(session, event, at=at, answer=answer))
+                    calls.add(task)
+                    task.add_done_callback(calls.discard)
+                case sandbox.Finished():
+                    return _finished(event, at)
+                case _:
+                    pass
+    finally:
+        await _end(calls)
+    raise AssertionError("a cell ends with Finished")
+
+
+async def _serve(
+    session: sandbox.Session, call: sandbox.HostCall, *, at: Execution, answer: AnswerCall
+) -> None:
+    try:
+        try:
+            value = await answer(at, call.name, call.payload)
+        except CallRefused as refusal:
+            await session.refuse(call.call_id, error=refusal.guest_error, message=str(refusal))
+        else:
+            await session.answer(call.call_id, value)
+    except sandbox.UnsendableAnswer as error:
+        await session.refuse(call.call_id, error="HostCallError", message=str(error))
+    except sandbox.SessionEnded:
+        pass  # the cell's own ending says why
+    except LostAuthority:
+        await session.kill()  # nothing may go on without a record
+
+
+async def _end(calls: set["asyncio.Task[None]"]) -> None:
+    waiting = list(calls)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+
+
+def _finished(event: sandbox.Finished, at: Execution) -> CellFinished:
+    error = event.error
+    said = {
+        "outcome": event.outcome,
+        "stdout": event.stdout,
+        "stderr": event.stderr,
+        "error_type": error.type if error else "",
+        "error_message": (error.message if error else event.detail)[:8_000],
+        "error_line": error.line if error else None,
+    }
+    return CellFinished.model_validate(
+        {
+            **said,
+            "node": at.node,
+            "iteration": at.iteration,
+            "stdout_bytes": event.stdout_bytes,
+            "stderr_bytes": event.stderr_bytes,
+            "traceback": error.traceback if error else "",
+            "state_lost": event.state_lost,
+            "cpu_ms": event.cpu_ms,
+            "memory_bytes": event.memory_bytes,
+            "digest": digest(said),
+        }
+    )

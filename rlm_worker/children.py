@@ -1,0 +1,127 @@
+"""rlm_query(): a child with a REPL and a sandbox of its own, under a budget carved from its parent's."""
+
+from collections.abc import Awaitable, Callable
+
+from pydantic import JsonValue, ValidationError
+
+from rlm_worker.calls import read_signature
+from rlm_worker.contracts import Budget, JobSpec, JsonObject, digest
+from rlm_worker.contracts.job import ModelDriver
+from rlm_worker.contracts.trace import ChildFinished, ChildStarted
+from rlm_worker.endings import Ending, Exhausted, Submitted
+from rlm_worker.errors import BadCall, SubcallFailed
+from rlm_worker.execution import Execution
+from rlm_worker.meter import Meter
+from rlm_worker.workbench import Workbench
+
+#: Runs a child's REPL to its end.
+RunChild = Callable[[JobSpec, str, Meter], Awaitable[Ending]]
+
+_TOTAL_LEFT = {"iterations": "max_iterations", "subcalls": "max_subcalls", "tokens": "max_tokens"}
+
+
+class Children:
+    """The rlm_query() of one REPL."""
+
+    def __init__(self, bench: Workbench, spec: JobSpec, *, meter: Meter, run: RunChild) -> None:
+        self._bench = bench
+        self._spec = spec
+        self._meter = meter
+        self._run = run
+
+    async def ask(self, at: Execution, payload: JsonObject) -> JsonValue:
+        """The child's answer; raises SubcallFailed when it has none."""
+        task, schema, key = self._read(payload)
+        known = at.outcome(key)
+        if known is None:
+            at.must_be_live("an rlm_query() call")
+            known = await self._live(at, key, task, schema, payload)
+        assert isinstance(known, ChildFinished)
+        if not known.ok:
+            raise SubcallFailed(known.error)
+        return {
+            "value": known.value,
+            "probability": None,
+            "cached": False,
+            "schema": schema,
+            "model": known.child_id,
+        }
+
+    def _read(self, payload: JsonObject) -> tuple[str, JsonObject, str]:
+        task, inputs = payload.get("task"), payload.get("inputs") or {}
+        if not isinstance(task, str) or not task.strip() or not isinstance(inputs, dict):
+            raise BadCall("rlm_query(task, signature=…, inputs={…}) needs a task in words and named inputs")
+        _, schema, _ = read_signature(payload)
+        return task, schema, digest(["rlm_query", task, schema, inputs, payload.get("budget")])
+
+    async def _live(
+        self, at: Execution, key: str, task: str, schema: JsonObject, payload: JsonObject
+    ) -> ChildFinished:
+        begun = at.children.get(key)
+        spec = self._child_spec(task, schema, payload)
+        if begun is None:
+            ordinal = self._bench.journal.take_ordinal()
+            begun = ChildStarted(
+                node=at.node,
+                iteration=at.iteration,
+                ordinal=ordinal,
+                key=key,
+                child_id=f"{at.node or 'child'}.{ordinal}",
+                task=task,
+                request={"schema": schema, "budget": spec.budget.model_dump(mode="json")},
+            )
+            await self._bench.writer.write(begun)
+        ending = await self._run(spec, begun.child_id, Meter(spec.budget, parent=self._meter))
+        finished = _finished(begun, ending)
+        await self._bench.writer.write(finished)
+        return finished
+
+    def _child_spec(self, task: str, schema: JsonObject, payload: JsonObject) -> JobSpec:
+        self._meter.check_depth(self._spec.depth + 1)
+        root = self._bench.spec.driver
+        if not isinstance(root, ModelDriver):
+            raise SubcallFailed("rlm_query needs a model that can write cells: give the job one with --model")
+        return self._spec.model_copy(
+            update={
+                "task": task,
+                "depth": self._spec.depth + 1,
+                "output_schema": schema,
+                "params": {"inputs": payload.get("inputs") or {}},
+                "budget": self._carve(payload.get("budget") or {}),
+                "driver": root,
+            }
+        )
+
+    def _carve(self, asked: JsonValue) -> Budget:
+        """What the child asked for, and never more than its parent has left."""
+        if not isinstance(asked, dict) or not set(asked) <= {*_TOTAL_LEFT, "seconds"}:
+            raise BadCall(f"a child's budget may set {', '.join(_TOTAL_LEFT)} and seconds, got {asked!r}")
+        left = self._meter.left()
+        parent = self._meter.budget.model_dump()
+        for name, field in _TOTAL_LEFT.items():
+            limits = [value for value in (asked.get(name), left[name]) if isinstance(value, int)]
+            parent[field] = max(1, min(limits)) if limits else None
+        seconds = asked.get("seconds")
+        remaining = self._meter.seconds_left()
+        wall = min(remaining, seconds) if isinstance(seconds, int | float) else remaining
+        parent["max_wall_time_ms"] = max(1, int(wall * 1000))
+        try:
+            return Budget.model_validate(parent)
+        except ValidationError as error:
+            raise BadCall(f"this budget cannot be used for a child: {asked!r}") from error
+
+
+def _finished(begun: ChildStarted, ending: Ending) -> ChildFinished:
+    fields = ending.fields if isinstance(ending, Submitted | Exhausted) else None
+    return ChildFinished(
+        node=begun.node,
+        iteration=begun.iteration,
+        ordinal=begun.ordinal,
+        key=begun.key,
+        child_id=begun.child_id,
+        ok=fields is not None,
+        value=fields,
+        error=""
+        if fields is not None
+        else f"the child ended without an answer: {getattr(ending, 'message', '')}",
+    )

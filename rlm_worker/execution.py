@@ -1,0 +1,52 @@
+"""One execution of a cell: which recorded answers it is served, and whether it may ask for new ones."""
+
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from typing import Generic, TypeVar
+
+from rlm_worker.contracts.trace import HostCallFinished
+from rlm_worker.errors import CallRefused
+from rlm_worker.journal import Outcome, Recorded
+
+T = TypeVar("T")
+
+
+class NotRecorded(CallRefused):
+    """A replayed cell asked for something that the record does not hold."""
+
+
+class _Served(Generic[T]):
+    """Recorded values by name, each handed out once, in their order."""
+
+    def __init__(self, recorded: Mapping[str, deque[T]]) -> None:
+        self._left = defaultdict(deque[T], {name: deque(values) for name, values in recorded.items()})
+
+    def take(self, name: str) -> T | None:
+        values = self._left[name]
+        return values.popleft() if values else None
+
+
+class Execution:
+    """A cell on its way through the sandbox. `live` cells may go on where their record ends."""
+
+    def __init__(self, recorded: Recorded, *, node: str, live: bool) -> None:
+        self.node = node
+        self.iteration = recorded.iteration
+        self.live = live
+        self.missing: list[str] = []
+        self.children = dict(recorded.children)
+        self._outcomes = _Served[Outcome](recorded.outcomes)
+        self._host_calls = _Served[HostCallFinished](recorded.host_calls)
+
+    def outcome(self, key: str) -> Outcome | None:
+        """What this subcall was answered when the cell ran before."""
+        return self._outcomes.take(key)
+
+    def host_call(self, name: str) -> HostCallFinished | None:
+        return self._host_calls.take(name)
+
+    def must_be_live(self, what: str) -> None:
+        """Refuse to ask anew while a finished cell is only being repeated."""
+        if not self.live:
+            self.missing.append(what)
+            raise NotRecorded(f"{what} is not in the record of iteration {self.iteration}")

@@ -1,0 +1,117 @@
+"""Keeps the lease and hears orders, on threads of their own, so that no cell, model or loop can make them late."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rlm_worker.contracts.gateway import (
+    AwaitOrdersRequest,
+    Desired,
+    Gateway,
+    GatewayDown,
+    GatewayRefused,
+    Lease,
+    RenewAnswer,
+    RenewRequest,
+)
+
+_POLL_MS = 1_000
+_RETRY_SECONDS = 0.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listeners:
+    """Called on a heartbeat thread; must only hand over."""
+
+    ordered: Callable[[RenewAnswer], None]
+    lost: Callable[[str], None]
+
+
+class Heartbeat:
+    """Renews one lease every third of its time, and gives it up itself before anyone else may have it."""
+
+    def __init__(
+        self, gateway: Gateway, lease: Lease, *, margin_seconds: float, listeners: Listeners
+    ) -> None:
+        self._gateway = gateway
+        self._lease = lease
+        self._margin = margin_seconds
+        self._listeners = listeners
+        self._stopping = threading.Event()
+        self._seen: Desired = "run"
+        self._steer_seen = 0
+        # From the claim on: the lease was granted no later than now.
+        self._trusted_until = time.monotonic() + self._trust(lease.ttl_ms)
+        self._threads = [
+            threading.Thread(target=self._renew_loop, name="custody-lease", daemon=True),
+            threading.Thread(target=self._order_loop, name="custody-orders", daemon=True),
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """May be called twice, and from any thread but the heartbeat's own."""
+        self._stopping.set()
+
+    def _trust(self, ttl_ms: int) -> float:
+        return max(0.0, ttl_ms / 1000 - self._margin)
+
+    def _renew_loop(self) -> None:
+        pause = self._lease.ttl_ms / 3000
+        while not self._stopping.wait(pause):
+            sent = time.monotonic()
+            try:
+                answer = self._gateway.renew(self._renewal())
+            except GatewayDown as error:
+                pause = _RETRY_SECONDS
+                if time.monotonic() >= self._trusted_until:
+                    self._lose(f"the lease could not be renewed in time: {error}")
+                    return
+            except GatewayRefused as error:
+                self._lose(str(error))
+                return
+            else:
+                pause = answer.ttl_ms / 3000
+                self._trusted_until = sent + self._trust(answer.ttl_ms)
+                self._hear(answer)
+
+    def _renewal(self) -> RenewRequest:
+        return RenewRequest(job_id=self._lease.job_id, fence=self._lease.fence, steer_seen=self._steer_seen)
+
+    def _order_loop(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                answer = self._gateway.await_orders(
+                    AwaitOrdersRequest(
+                        job_id=self._lease.job_id,
+                        fence=self._lease.fence,
+                        seen=self._seen,
+                        steer_seen=self._steer_seen,
+                        timeout_ms=_POLL_MS,
+                    )
+                )
+            except GatewayDown:
+                self._stopping.wait(_RETRY_SECONDS)
+            except GatewayRefused as error:
+                self._lose(str(error))
+                return
+            else:
+                self._hear(answer)
+
+    def _hear(self, answer: RenewAnswer) -> None:
+        if self._stopping.is_set():
+            return
+        fresh = tuple(steer for steer in answer.steers if steer.steer_id > self._steer_seen)
+        if answer.desired == self._seen and not fresh:
+            return
+        self._seen = answer.desired
+        self._steer_seen = max([self._steer_seen, *(steer.steer_id for steer in fresh)])
+        self._listeners.ordered(answer.model_copy(update={"steers": fresh}))
+
+    def _lose(self, why: str) -> None:
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._listeners.lost(why)

@@ -1,0 +1,165 @@
+"""Answers everything a cell asks of its host. Each name is declared here; nothing else exists for the cell."""
+
+from collections.abc import Awaitable, Callable
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from rlm_worker.contracts import JobSpec, JsonObject, digest
+from rlm_worker.contracts.result import CitationReport, Proposal
+from rlm_worker.contracts.trace import (
+    DraftRecorded,
+    HostCallFinished,
+    ProposalMade,
+    SubmitAccepted,
+    SubmitRejected,
+)
+from rlm_worker.crashpoints import crash_here
+from rlm_worker.errors import BadCall, BudgetExceeded, CallRefused
+from rlm_worker.execution import Execution
+from rlm_worker.meter import Meter
+from rlm_worker.schemas import shape_of
+from rlm_worker.subcalls import Subcalls
+from rlm_worker.workbench import Workbench
+
+Answer = Callable[[Execution, JsonObject], Awaitable[JsonValue]]
+
+CALLS = frozenset(
+    {
+        "predict",
+        "predict_batch",
+        "rlm_query",
+        "submit",
+        "draft",
+        "budget",
+        "note",
+        "params",
+        "question",
+        "progress",
+    }
+)
+
+_NOTE: TypeAdapter[tuple[str, str]] = TypeAdapter(tuple[str, str])
+_CITATIONS_SHOWN = 5
+
+
+class SubmitRefused(CallRefused):
+    """The submitted fields do not fit; the cell may try again."""
+
+    guest_error = "SubmitRejected"
+
+
+class HostCalls:
+    """The host side of one REPL."""
+
+    def __init__(self, bench: Workbench, spec: JobSpec, *, meter: Meter, ask_child: Answer) -> None:
+        self._bench = bench
+        self._spec = spec
+        self._meter = meter
+        self.submitted: JsonObject | None = None
+        self.draft: JsonObject | None = None
+        #: The latest refusal for a limit; when it escapes the cell, it names what ended the job.
+        self.last_refusal: BudgetExceeded | None = None
+        self.citations = CitationReport()
+        subcalls = Subcalls(bench, meter)
+        self._answers: dict[str, Answer] = {
+            "predict": subcalls.predict,
+            "predict_batch": subcalls.predict_batch,
+            "rlm_query": ask_child,
+            "submit": self._submit,
+            "draft": self._draft,
+            "budget": self._budget,
+            "note": self._note,
+            "params": self._params,
+            "question": self._question,
+            "progress": self._progress,
+        }
+        assert set(self._answers) == CALLS
+
+    async def answer(self, at: Execution, name: str, payload: JsonObject) -> JsonValue:
+        """The answer to one call; raises CallRefused with what the cell is told."""
+        try:
+            return await self._answers[name](at, payload)
+        except BudgetExceeded as refusal:
+            self.last_refusal = refusal
+            raise
+
+    async def _submit(self, at: Execution, payload: JsonObject) -> JsonValue:
+        fields = _fields(payload)
+        mistakes = shape_of(self._spec.output_schema).mistakes(fields)
+        report = self._bench.citations.report(fields, self._spec.output_schema)
+        if not mistakes and report.missing:
+            shown = ", ".join(map(repr, report.missing[:_CITATIONS_SHOWN]))
+            mistakes = (
+                f"{report.checked - report.verified} of {report.checked} citations do not exist in the evidence: {shown}",
+            )
+        if mistakes:
+            if at.live:
+                await self._bench.writer.write(
+                    SubmitRejected(node=at.node, iteration=at.iteration, fields=fields, errors=mistakes)
+                )
+            raise SubmitRefused("SUBMIT was not accepted: " + "; ".join(mistakes))
+        if at.live:
+            await self._bench.writer.write(
+                SubmitAccepted(node=at.node, iteration=at.iteration, fields=fields)
+            )
+            crash_here("submit.after_record")
+        self.submitted, self.citations = fields, report
+        return {"accepted": True}
+
+    async def _draft(self, at: Execution, payload: JsonObject) -> JsonValue:
+        fields = _fields(payload)
+        mistakes = shape_of(self._spec.output_schema).mistakes(fields)
+        if mistakes:
+            raise BadCall("DRAFT was not kept, it must fit the answer's fields: " + "; ".join(mistakes))
+        if at.live:
+            self._meter.count_host_call()
+            await self._bench.writer.write(DraftRecorded(node=at.node, iteration=at.iteration, fields=fields))
+        return {"kept": True}
+
+    async def _budget(self, at: Execution, payload: JsonObject) -> JsonValue:
+        recorded = at.host_call("budget")
+        if recorded is not None:
+            return recorded.answer
+        at.must_be_live("a budget() call")
+        self._meter.count_host_call()
+        left: JsonObject = dict(self._meter.left())
+        await self._bench.writer.write(
+            HostCallFinished(
+                node=at.node,
+                iteration=at.iteration,
+                ordinal=self._bench.journal.take_ordinal(),
+                name="budget",
+                payload_digest=digest(payload),
+                answer=left,
+            )
+        )
+        return left
+
+    async def _note(self, at: Execution, payload: JsonObject) -> JsonValue:
+        try:
+            kind, text = _NOTE.validate_python((payload.get("kind"), payload.get("text")))
+        except ValidationError as error:
+            raise BadCall("note(kind, text) takes two strings") from error
+        if at.live:
+            self._meter.count_host_call()
+            proposal = Proposal(kind="note", body={"kind": kind[:100], "text": text[:4_000]})
+            await self._bench.writer.write(
+                ProposalMade(node=at.node, iteration=at.iteration, proposal=proposal)
+            )
+        return {"noted": True}
+
+    async def _params(self, at: Execution, payload: JsonObject) -> JsonValue:  # noqa: ARG002
+        return self._spec.params
+
+    async def _question(self, at: Execution, payload: JsonObject) -> JsonValue:  # noqa: ARG002
+        return self._spec.task
+
+    async def _progress(self, at: Execution, payload: JsonObject) -> JsonValue:  # noqa: ARG002
+        return None
+
+
+def _fields(payload: JsonObject) -> JsonObject:
+    fields = payload.get("fields")
+    if not isinstance(fields, dict):
+        raise BadCall("fields are given by name: SUBMIT(answer=…)")
+    return fields

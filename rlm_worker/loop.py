@@ -1,0 +1,334 @@
+"""The turn loop of one REPL: turn, cell, observation, until SUBMIT, a limit or a failure. Resumes by re-execution."""
+
+import asyncio
+from collections.abc import Callable
+
+import sandbox
+from rlm_worker.cells import run_cell, session_policy
+from rlm_worker.children import Children
+from rlm_worker.contracts import JobSpec, JsonObject
+from rlm_worker.contracts.gateway import Steer
+from rlm_worker.contracts.trace import (
+    BudgetExhausted,
+    CellFinished,
+    CellProposed,
+    CellRejected,
+    Diverged,
+    NoProgress,
+    SandboxOpened,
+    SteerObserved,
+)
+from rlm_worker.crashpoints import crash_here
+from rlm_worker.drivers.driver import Cell, Driver, Finished, NoCell, Step, Turn, View
+from rlm_worker.drivers.recording import RecordingDriver
+from rlm_worker.endings import Ending, Exhausted, Failed, Submitted
+from rlm_worker.errors import BudgetExceeded, JobFailed
+from rlm_worker.execution import Execution
+from rlm_worker.hostcalls import CALLS, HostCalls
+from rlm_worker.meter import Meter
+from rlm_worker.root import open_driver
+from rlm_worker.workbench import Workbench
+
+_LAST_TURN = "This is your last turn: SUBMIT what you have now."
+_CLOSING = "{} This is the closing turn: SUBMIT what you have now."
+
+
+class Repl:
+    """One REPL and its sandbox: the job's own, or a child's."""
+
+    def __init__(self, bench: Workbench, spec: JobSpec, *, node: str = "", meter: Meter) -> None:
+        self.bench = bench
+        self.spec = spec
+        self.node = node
+        self.meter = meter
+        self.steers: Callable[[], tuple[Steer, ...]] = tuple
+        self._journal = bench.journal.nodes[node]
+        self._recording = RecordingDriver(self._journal)
+        self._driver: Driver = open_driver(bench, spec, node=node, meter=meter)
+        children = Children(bench, spec, meter=meter, run=self._run_child)
+        self.host = HostCalls(bench, spec, meter=meter, ask_child=children.ask)
+        self._session: sandbox.Session | None = None
+        self._history: list[Step] = []
+        self._notices: list[str] = []
+        self._closing: Exhausted | None = None
+
+    async def run(self) -> Ending:
+        """Work until an ending. The sandbox is gone when this returns."""
+        try:
+            ending = await self._within_limits()
+            if isinstance(ending, Exhausted):
+                await self._record_exhausted(ending)
+            return ending
+        finally:
+            await asyncio.shield(self._drop_session())
+
+    async def _within_limits(self) -> Ending:
+        try:
+            async with asyncio.timeout(max(0.0, self.meter.seconds_left())):
+                return await self._until_ended()
+        except TimeoutError:
+            limit = f"{self.meter.budget.max_wall_time_ms / 1000:g} s"
+            return Exhausted("wall_time", limit, limit)
+        except BudgetExceeded as refusal:
+            return self._closing or _exhausted_by(refusal)
+        except JobFailed as failed:
+            return Failed(failed.failure_class, str(failed))
+
+    async def _until_ended(self) -> Ending:
+        if self._journal.submitted is not None:
+            return self._recall_submit(self._journal.submitted)
+        await self._open("resume" if self._journal.iterations else "start")
+        while True:
+            ending = await self._iterate(len(self._history) + 1)
+            if ending is not None:
+                return ending
+
+    def _recall_submit(self, fields: JsonObject) -> Ending:
+        """SUBMIT was recorded and the attempt died before it could settle."""
+        self.host.submitted = fields
+        self.host.citations = self.bench.citations.report(fields, self.spec.output_schema)
+        return Submitted(fields)
+
+    async def _iterate(self, iteration: int) -> Ending | None:
+        if iteration not in self._journal.iterations:
+            self.meter.begin_iteration()
+        await self._observe_steers(iteration)
+        view = self._view(iteration)
+        turn = await self._recording.next(view)
+        is_new = isinstance(turn, Finished)
+        if is_new:
+            turn = await self._new_turn(view)
+        if isinstance(turn, Finished):
+            return self._out_of_cells()
+        if isinstance(turn, NoCell):
+            return await self._reject(iteration, turn, is_new=is_new)
+        return await self._run_turn(iteration, turn, is_new=is_new)
+
+    async def _new_turn(self, view: View) -> Turn:
+        try:
+            return await self._driver.next(view)
+        except BudgetExceeded as refusal:
+            if self._closing is not None:
+                raise
+            self._begin_closing(_exhausted_by(refusal))
+            return await self._driver.next(self._view(view.iteration))
+
+    async def _reject(self, iteration: int, turn: NoCell, *, is_new: bool) -> Ending | None:
+        if is_new:
+            await self.bench.writer.write(
+                CellRejected(node=self.node, iteration=iteration, reason=turn.reason)
+            )
+        self._history.append(Step(iteration=iteration, turn=turn, said=turn.text))
+        return self._closing
+
+    async def _run_turn(self, iteration: int, turn: Cell, *, is_new: bool) -> Ending | None:
+        if is_new:
+            await self.bench.writer.write(
+                CellProposed(
+                    node=self.node,
+                    iteration=iteration,
+                    driver=self._driver.kind,
+                    reasoning=turn.reasoning,
+                    code=turn.code,
+                )
+            )
+        crash_here("cell.before_run")
+        cell = await self._execute(iteration, turn.code, live=True)
+        crash_here("cell.before_record")
+        await self.bench.writer.write(cell)
+        crash_here("cell.after_record")
+        self.meter.count_cell(
+            output_bytes=cell.stdout_bytes + cell.stderr_bytes,
+            cpu_ms=cell.cpu_ms,
+            memory_bytes=cell.memory_bytes,
+        )
+        self._history.append(Step(iteration=iteration, turn=turn, outcome=cell))
+        return await self._after_cell(cell)
+
+    async def _after_cell(self, cell: CellFinished) -> Ending | None:
+        if self.host.submitted is not None:
+            return self._accepted(self.host.submitted)
+        if self._closing is not None:
+            return self._closing
+        if cell.state_lost:
+            self._check_memory(cell)
+            await self._open("state_lost")
+        self.meter.check_cell()
+        if cell.outcome == "error":
+            return await self._after_error(cell)
+        return None
+
+    def _accepted(self, fields: JsonObject) -> Ending:
+        """A valid SUBMIT wins over every limit; in the closing turn it is the partial answer."""
+        if self._closing is None:
+            return Submitted(fields)
+        ended = self._closing
+        return Exhausted(ended.dimension, ended.limit, ended.spent, ended.detail, fields)
+
+    async def _after_error(self, cell: CellFinished) -> Ending | None:
+        is_budget = cell.error_type == "BudgetExceeded"
+        if self._driver.kind != "model":
+            return self._playbook_error(cell)
+        if is_budget:
+            refusal = self.host.last_refusal
+            self._begin_closing(_exhausted_by(refusal) if refusal else Exhausted("subcalls", "?", "?"))
+        elif self._repeats_itself():
+            detail = (
+                f"{self.bench.settings.repeated_failures} identical failing cells in a row: {cell.error_type}"
+            )
+            await self.bench.writer.write(NoProgress(node=self.node, iteration=cell.iteration, detail=detail))
+            return Failed("model_error", f"no progress: {detail}")
+        return None
+
+    def _playbook_error(self, cell: CellFinished) -> Ending:
+        """Nobody can repair a playbook while it runs: its uncaught error is its end."""
+        where = f"cell {cell.iteration}, line {cell.error_line}"
+        message = f"the playbook ended in {where}: {cell.error_type}: {cell.error_message}"
+        match cell.error_type:
+            case "BudgetExceeded" if self.host.last_refusal is not None:
+                return _exhausted_by(self.host.last_refusal)
+            case "SubcallError":
+                return Failed("model_error", message)
+            case _:
+                return Failed("output_invalid", message)
+
+    def _out_of_cells(self) -> Ending:
+        return Failed("output_invalid", f"the {self._driver.kind} ended without SUBMIT")
+
+    def _repeats_itself(self) -> bool:
+        count = self.bench.settings.repeated_failures
+        last = self._history[-count:]
+        seen = {
+            (step.turn.code, step.outcome.digest)
+            for step in last
+            if isinstance(step.turn, Cell) and step.outcome
+        }
+        return len(last) == count and len(seen) == 1
+
+    def _check_memory(self, cell: CellFinished) -> None:
+        limit = min(self.spec.sandbox_policy.memory_bytes, self.meter.budget.max_sandbox_memory_bytes)
+        if cell.outcome == "crashed" and cell.memory_bytes >= limit * 0.9:
+            raise BudgetExceeded("sandbox_memory", limit=limit, spent=cell.memory_bytes)
+
+    def _begin_closing(self, exhausted: Exhausted) -> None:
+        self._closing = exhausted
+        self.meter.open_reserve()
+        self._notices.append(_CLOSING.format(exhausted.message.capitalize() + "."))
+
+    async def _record_exhausted(self, ending: Exhausted) -> None:
+        await self.bench.writer.write(
+            BudgetExhausted(
+                node=self.node,
+                dimension=ending.dimension,
+                limit=ending.limit,
+                spent=ending.spent,
+                detail=ending.detail,
+            )
+        )
+
+    async def _observe_steers(self, iteration: int) -> None:
+        for steer in self.steers():
+            await self.bench.writer.write(
+                SteerObserved(node=self.node, iteration=iteration, steer_id=steer.steer_id, text=steer.text)
+            )
+            self._notices.append(f"The operator asks: {steer.text}")
+
+    def _view(self, iteration: int) -> View:
+        notices, self._notices = tuple(self._notices), []
+        left: JsonObject = dict(self.meter.left())
+        if left["iterations"] == 0 and not notices:
+            notices = (_LAST_TURN,)
+        return View(
+            question=self.spec.task,
+            output_schema=self.spec.output_schema,
+            iteration=iteration,
+            history=tuple(self._history),
+            evidence=tuple(
+                f"- {ref.name}: {ref.kind}, {ref.files} files, {ref.size_bytes:,} bytes"
+                for ref in self.spec.input_artifacts
+            ),
+            inputs=self.spec.params,
+            left=left,
+            notices=notices,
+        )
+
+    async def _execute(self, iteration: int, code: str, *, live: bool) -> CellFinished:
+        assert self._session is not None
+        recorded = self._journal.at(iteration)
+        at = Execution(recorded, node=self.node, live=live)
+        return await run_cell(
+            self._session,
+            code,
+            at=at,
+            answer=self.host.answer,
+            seconds=self.spec.sandbox_policy.cell_seconds,
+        )
+
+    async def _open(self, reason: str) -> None:
+        """A new sandbox, and in it everything the recorded cells had built."""
+        await self._drop_session()
+        try:
+            session = await self.bench.open_session(session_policy(self.spec, calls=CALLS))
+        except sandbox.SandboxUnavailable as error:
+            raise JobFailed("backend_unavailable", str(error)) from error
+        except sandbox.PolicyError as error:
+            raise JobFailed("invalid_request", str(error)) from error
+        self._session = session
+        self.bench.sessions.add(session)
+        await self.bench.writer.write(
+            SandboxOpened.model_validate(
+                {
+                    "node": self.node,
+                    "backend": self.spec.sandbox_policy.backend,
+                    "layers": session.layers,
+                    "reason": reason,
+                }
+            )
+        )
+        await self._rebuild()
+
+    async def _rebuild(self) -> None:
+        """Re-execute finished cells with their recorded answers; what differs is a finding."""
+        self._history = []
+        for iteration in sorted(self._journal.iterations):
+            recorded = self._journal.iterations[iteration]
+            said = recorded.asked.text if recorded.asked else ""
+            if recorded.rejected is not None:
+                turn_back = NoCell(reason=recorded.rejected.reason, text=said)
+                self._history.append(Step(iteration=iteration, turn=turn_back, said=said))
+            if recorded.proposed is None or recorded.finished is None:
+                continue
+            turn = Cell(code=recorded.proposed.code, reasoning=recorded.proposed.reasoning)
+            self._history.append(Step(iteration=iteration, turn=turn, said=said, outcome=recorded.finished))
+            if not recorded.finished.state_lost:
+                await self._repeat(recorded.finished, recorded.proposed.code)
+
+    async def _repeat(self, before: CellFinished, code: str) -> None:
+        again = await self._execute(before.iteration, code, live=False)
+        if again.state_lost:
+            raise JobFailed(
+                "sandbox_fatal", f"rebuilding iteration {before.iteration} failed: {again.error_message}"
+            )
+        if again.digest != before.digest:
+            await self.bench.writer.write(
+                Diverged(
+                    node=self.node,
+                    iteration=before.iteration,
+                    expected=before.digest,
+                    got=again.digest,
+                    detail="a re-executed cell printed or raised something else than before",
+                )
+            )
+
+    async def _drop_session(self) -> None:
+        if self._session is not None:
+            session, self._session = self._session, None
+            self.bench.sessions.discard(session)
+            await session.close()
+
+    async def _run_child(self, spec: JobSpec, node: str, meter: Meter) -> Ending:
+        return await Repl(self.bench, spec, node=node, meter=meter).run()
+
+
+def _exhausted_by(refusal: BudgetExceeded) -> Exhausted:
+    return Exhausted(refusal.dimension, str(refusal.limit), str(refusal.spent), refusal.detail)

@@ -1,0 +1,113 @@
+"""Opens the driver of a REPL, and asks the root model for turns under the job's budget."""
+
+from collections.abc import Sequence
+
+from rlm_worker.contracts import JobSpec, digest
+from rlm_worker.contracts.job import ModelDriver as ModelDriverSpec
+from rlm_worker.contracts.job import PlaybookDriver as PlaybookDriverSpec
+from rlm_worker.contracts.trace import Hold, ModelAnswered, ModelAsked, Spend
+from rlm_worker.crashpoints import crash_here
+from rlm_worker.drivers.driver import Driver
+from rlm_worker.drivers.model import ModelDriver
+from rlm_worker.drivers.playbook import PlaybookDriver
+from rlm_worker.drivers.recording import RecordingDriver
+from rlm_worker.errors import JobFailed
+from rlm_worker.meter import Meter, whole
+from rlm_worker.models import Completion, Message
+from rlm_worker.models.errors import ModelError
+from rlm_worker.workbench import Workbench
+
+
+def open_driver(bench: Workbench, spec: JobSpec, *, node: str, meter: Meter) -> Driver:
+    """Whoever writes the cells of this REPL."""
+    match spec.driver:
+        case PlaybookDriverSpec(source=source):
+            return PlaybookDriver(source)
+        case ModelDriverSpec(model=name):
+            root = RootModel(bench, name, node=node, meter=meter)
+            return ModelDriver(root.ask, observation_chars=bench.settings.observation_chars)
+        case _:
+            return RecordingDriver(bench.journal.nodes[node])
+
+
+class RootModel:
+    """The model that writes the cells of one REPL."""
+
+    def __init__(self, bench: Workbench, name: str, *, node: str, meter: Meter) -> None:
+        self._bench = bench
+        self._name = name
+        self._node = node
+        self._meter = meter
+
+    async def ask(self, iteration: int, messages: Sequence[Message]) -> str:
+        """The text of a turn: from the record when it was paid for already."""
+        recorded = self._bench.journal.nodes[self._node].at(iteration).asked
+        if recorded is not None:
+            return recorded.text
+        ordinal, hold = await self._hold(iteration, messages)
+        try:
+            completion = await self._complete(messages)
+        except ModelError as error:
+            charged = whole(hold) if error.may_have_spent else Spend()
+            await self._answered(iteration, ordinal, spend=charged, error=str(error))
+            raise JobFailed("model_error", str(error)) from error
+        spend = Spend(
+            input_tokens=completion.usage.input_tokens,
+            output_tokens=completion.usage.output_tokens,
+            cached_input_tokens=completion.usage.cached_input_tokens,
+            cost_usd=completion.cost_usd,
+        )
+        await self._answered(iteration, ordinal, spend=spend, text=completion.text)
+        crash_here("turn.after_answer")
+        return completion.text
+
+    async def _hold(self, iteration: int, messages: Sequence[Message]) -> tuple[int, Hold]:
+        try:
+            model = await self._bench.models.get(self._name)
+        except ModelError as error:
+            raise JobFailed("model_error", str(error)) from error
+        guess = model.estimate(messages, max_output_tokens=self._bench.settings.turn_output_tokens)
+        hold = Hold(
+            input_tokens=guess.input_tokens, output_tokens=guess.output_tokens, cost_usd=guess.cost_usd
+        )
+        ordinal = self._bench.journal.take_ordinal()
+        self._meter.hold(ordinal, hold, model=self._name)
+        await self._bench.writer.write(
+            ModelAsked(
+                node=self._node,
+                iteration=iteration,
+                ordinal=ordinal,
+                model=self._name,
+                prompt_digest=digest([[message.role, message.content] for message in messages]),
+                hold=hold,
+            )
+        )
+        crash_here("turn.after_hold")
+        return ordinal, hold
+
+    async def _complete(self, messages: Sequence[Message]) -> Completion:
+        asked = await self._bench.models.ask(
+            await self._bench.models.get(self._name),
+            messages,
+            schema=None,
+            max_output_tokens=self._bench.settings.turn_output_tokens,
+            seconds=max(0.01, self._meter.seconds_left()),
+        )
+        return asked.completion
+
+    async def _answered(
+        self, iteration: int, ordinal: int, *, spend: Spend, text: str = "", error: str = ""
+    ) -> None:
+        self._meter.settle(ordinal, spend)
+        await self._bench.writer.write(
+            ModelAnswered(
+                node=self._node,
+                iteration=iteration,
+                ordinal=ordinal,
+                model=self._name,
+                text=text,
+                spend=spend,
+                ok=not error,
+                error=error,
+            )
+        )

@@ -1,0 +1,332 @@
+"""Answers predict(): from the journal when it can, else hold, ask, check, repair, settle. One limiter per job tree."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from pydantic import JsonValue
+
+from rlm_worker.calls import Call, read_call
+from rlm_worker.contracts import JsonObject
+from rlm_worker.contracts.trace import (
+    ChildFinished,
+    Hold,
+    Spend,
+    SubcallFinished,
+    SubcallLost,
+    SubcallStarted,
+)
+from rlm_worker.crashpoints import crash_here
+from rlm_worker.errors import BadCall, BudgetExceeded, SubcallFailed
+from rlm_worker.execution import Execution
+from rlm_worker.meter import Meter, whole
+from rlm_worker.models import Completion, Message, Model
+from rlm_worker.models.errors import ModelError
+from rlm_worker.prompts import predict_messages, repair_messages
+from rlm_worker.schemas import shape_of
+from rlm_worker.workbench import Workbench
+
+#: Rows of a batch whose holds are written together, and rows that may be held and unanswered.
+_GROUP = 64
+_WINDOW = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pending:
+    """A call whose hold stands."""
+
+    call: Call
+    ordinal: int
+    hold: Hold
+    model: Model
+    messages: list[Message]
+    repairs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One answer to hand to the cell."""
+
+    finished: SubcallFinished
+    cached: bool = False
+
+
+class Subcalls:
+    """The predict() of one REPL."""
+
+    def __init__(self, bench: Workbench, meter: Meter) -> None:
+        self._bench = bench
+        self._meter = meter
+        self._under_way: dict[str, asyncio.Future[SubcallFinished]] = {}
+
+    async def predict(self, at: Execution, payload: JsonObject) -> JsonValue:
+        """One typed call; raises SubcallFailed or BudgetExceeded."""
+        call = read_call(payload, inputs=payload.get("inputs"), models=self._bench.predict_models)
+        row = self._known(at, call)
+        if row is None:
+            at.must_be_live("a predict() call")
+            row = Row(finished=await self._once(at, call))
+        if not row.finished.ok:
+            raise SubcallFailed(row.finished.error)
+        return {**_answer(row), "schema": call.schema, "model": call.model}
+
+    async def predict_batch(self, at: Execution, payload: JsonObject) -> JsonValue:
+        """Many typed calls; failed rows are values, a batch that cannot fit is refused before anything is spent."""
+        rows = payload.get("rows")
+        if not isinstance(rows, list):
+            raise BadCall("predict_batch needs rows: a list of inputs")
+        calls = [read_call(payload, inputs=row, models=self._bench.predict_models) for row in rows]
+        known: dict[str, Row] = {}
+        for call in calls:
+            if call.key not in known and (row := self._known(at, call)) is not None:
+                known[call.key] = row
+        wanted = list({call.key: call for call in calls if call.key not in known}.values())
+        if wanted:
+            at.must_be_live(f"a batch of {len(wanted)} predict() calls")
+            self._refuse_oversized(payload, wanted)
+            known |= await self._many(at, wanted)
+        first = calls[0] if calls else None
+        return {
+            "results": [_result(known[call.key]) for call in calls],
+            "schema": first.schema if first else {},
+            "model": first.model if first else "",
+        }
+
+    def _refuse_oversized(self, payload: JsonObject, wanted: Sequence[Call]) -> None:
+        total = payload.get("total_rows")
+        count = max(len(wanted), total if isinstance(total, int) else 0)
+        refusal = self._meter.can_hold(Hold(subcalls=count))
+        if refusal is not None:
+            left = self._meter.left()["subcalls"]
+            raise BudgetExceeded(
+                refusal.dimension,
+                limit=refusal.limit,
+                spent=refusal.spent,
+                detail=f"this batch needs {count} subcalls and {left} are left; nothing was spent: send fewer rows",
+            )
+
+    def _known(self, at: Execution, call: Call) -> Row | None:
+        recorded = at.outcome(call.key)
+        if isinstance(recorded, SubcallFinished):
+            return Row(finished=recorded)
+        assert not isinstance(recorded, ChildFinished), "subcall and child keys differ"
+        answered = self._bench.journal.answers.get(call.key)
+        if answered is None:
+            return None
+        self._meter.count_cached()
+        return Row(finished=answered, cached=True)
+
+    async def _once(self, at: Execution, call: Call) -> SubcallFinished:
+        """Ask, unless the same call is already under way."""
+        if call.key in self._under_way:
+            return await asyncio.shield(self._under_way[call.key])
+        future = self._under_way[call.key] = asyncio.get_running_loop().create_future()
+        try:
+            async with self._bench.limiter:
+                pending = self._hold(call, await self._model(call))
+                await self._bench.writer.write(_started(at, pending))
+                finished = await self._ask(at, pending)
+                await self._bench.writer.write(finished)
+            crash_here("subcall.after_record")
+        except BaseException as error:
+            future.set_exception(error)
+            future.exception()  # read once: nobody else may be waiting
+            raise
+        else:
+            future.set_result(finished)
+            return finished
+        finally:
+            del self._under_way[call.key]
+
+    async def _many(self, at: Execution, calls: Sequence[Call]) -> dict[str, Row]:
+        """Ask side by side. Holds are durable before their calls leave; answers before the cell sees any."""
+        window = asyncio.Semaphore(_WINDOW)
+        rows: dict[str, Row] = {}
+        model = await self._model(calls[0])
+
+        async def one(pending: _Pending, durable: "asyncio.Future[None]") -> None:
+            await asyncio.shield(durable)
+            async with self._bench.limiter:
+                finished = await self._ask(at, pending)
+            rows[pending.call.key] = Row(finished=finished)
+            self._bench.writer.add(finished)
+            window.release()
+
+        async with asyncio.TaskGroup() as tasks:
+            for group in _groups(calls, _GROUP):
+                held: list[_Pending] = []
+                for call in group:
+                    await window.acquire()
+                    try:
+                        held.append(self._hold(call, model))
+                    except BudgetExceeded as refusal:
+                        rows[call.key] = Row(finished=_unheld(at, call, refusal))
+                        window.release()
+                durable = self._bench.writer.add(*(_started(at, pending) for pending in held))
+                for pending in held:
+                    tasks.create_task(one(pending, durable))
+        await self._bench.writer.write()
+        return rows
+
+    async def _model(self, call: Call) -> Model:
+        try:
+            return await self._bench.models.get(call.model)
+        except ModelError as error:
+            raise SubcallFailed(str(error)) from error
+
+    def _hold(self, call: Call, model: Model) -> _Pending:
+        messages = predict_messages(
+            output_schema=call.schema, inputs=call.inputs, instructions=call.instructions
+        )
+        guess = model.estimate(messages, max_output_tokens=call.max_output_tokens, schema=call.schema)
+        repairs = self._bench.settings.repairs
+        ordinal = self._bench.journal.take_ordinal()
+        while True:
+            times = 1 + repairs
+            hold = Hold(
+                subcalls=1,
+                input_tokens=guess.input_tokens * times + repairs * (guess.output_tokens + 200),
+                output_tokens=guess.output_tokens * times,
+                cost_usd=None
+                if guess.cost_usd is None
+                else guess.cost_usd * times * 2
+                if repairs
+                else guess.cost_usd,
+            )
+            try:
+                self._meter.hold(ordinal, hold, model=call.model)
+            except BudgetExceeded:
+                if repairs == 0:
+                    raise
+                repairs = 0
+                continue
+            return _Pending(
+                call=call, ordinal=ordinal, hold=hold, model=model, messages=messages, repairs=repairs
+            )
+
+    async def _ask(self, at: Execution, pending: _Pending) -> SubcallFinished:
+        """The answer as it goes into the record; the hold is settled whatever happens."""
+        crash_here("subcall.after_hold")
+        began = time.monotonic()
+        try:
+            finished = await self._checked(at, pending)
+        except ModelError as error:
+            spend = whole(pending.hold) if error.may_have_spent else Spend()
+            finished = _finished(at, pending, error=str(error), error_class=type(error).__name__, spend=spend)
+        except asyncio.CancelledError:
+            # The request may have been answered and billed: the hold is charged.
+            charged = self._meter.charge(pending.ordinal)
+            self._bench.writer.add(
+                SubcallLost(node=at.node, ordinal=pending.ordinal, key=pending.call.key, charged=charged)
+            )
+            raise
+        crash_here("subcall.after_answer")
+        finished = finished.model_copy(update={"duration_ms": int((time.monotonic() - began) * 1000)})
+        self._meter.settle(pending.ordinal, finished.spend)
+        return finished
+
+    async def _checked(self, at: Execution, pending: _Pending) -> SubcallFinished:
+        call, shape = pending.call, shape_of(pending.call.schema)
+        messages, requests, completions = pending.messages, 0, list[Completion]()
+        for _ in range(1 + pending.repairs):
+            asked = await self._bench.models.ask(
+                pending.model,
+                messages,
+                schema=call.schema,
+                max_output_tokens=call.max_output_tokens,
+                seconds=max(0.01, self._meter.seconds_left()),
+            )
+            requests += asked.requests
+            completions.append(asked.completion)
+            value = asked.completion.value
+            if value is not None and shape.fits(value):
+                spend, probability = _sum(completions), asked.completion.probability
+                return _finished(
+                    at, pending, value=value, probability=probability, requests=requests, spend=spend
+                )
+            mistakes = () if value is None else shape.mistakes(value)
+            messages = repair_messages(pending.messages, answer=asked.completion.text, mistakes=mistakes)
+        told = "; ".join(mistakes) or "it is not a JSON object"
+        return _finished(
+            at,
+            pending,
+            error=f"{call.model} gave no answer of the asked type in {requests} tries: {told}",
+            error_class="InvalidAnswer",
+            requests=requests,
+            spend=_sum(completions),
+        )
+
+
+def _groups(calls: Sequence[Call], size: int) -> Iterator[Sequence[Call]]:
+    for start in range(0, len(calls), size):
+        yield calls[start : start + size]
+
+
+def _started(at: Execution, pending: _Pending) -> SubcallStarted:
+    call = pending.call
+    return SubcallStarted(
+        node=at.node,
+        iteration=at.iteration,
+        ordinal=pending.ordinal,
+        key=call.key,
+        model=call.model,
+        signature=call.signature,
+        inputs=call.inputs,
+        instructions=call.instructions,
+        hold=pending.hold,
+    )
+
+
+def _finished(at: Execution, pending: _Pending, *, spend: Spend, **said: object) -> SubcallFinished:
+    fields = {"ok": "value" in said, **said}
+    return SubcallFinished.model_validate(
+        {
+            "node": at.node,
+            "iteration": at.iteration,
+            "ordinal": pending.ordinal,
+            "key": pending.call.key,
+            "model": pending.call.model,
+            "spend": spend,
+            **fields,
+        }
+    )
+
+
+def _unheld(at: Execution, call: Call, refusal: BudgetExceeded) -> SubcallFinished:
+    """A row of a batch that the budget no longer reached. It never left, so it is not recorded."""
+    return SubcallFinished(
+        node=at.node,
+        iteration=at.iteration,
+        ordinal=0,
+        key=call.key,
+        model=call.model,
+        ok=False,
+        error_class="BudgetExceeded",
+        error=str(refusal),
+        requests=0,
+        spend=Spend(),
+    )
+
+
+def _sum(completions: Sequence[Completion]) -> Spend:
+    cost: Decimal | None = Decimal(0)
+    for completion in completions:
+        cost = None if cost is None or completion.cost_usd is None else cost + completion.cost_usd
+    return Spend(
+        input_tokens=sum(c.usage.input_tokens for c in completions),
+        output_tokens=sum(c.usage.output_tokens for c in completions),
+        cached_input_tokens=sum(c.usage.cached_input_tokens for c in completions),
+        cost_usd=cost,
+    )
+
+
+def _answer(row: Row) -> JsonObject:
+    return {"value": row.finished.value, "probability": row.finished.probability, "cached": row.cached}
+
+
+def _result(row: Row) -> JsonObject:
+    if row.finished.ok:
+        return {"ok": True, **_answer(row)}
+    return {"ok": False, "error": row.finished.error, "error_class": row.finished.error_class}

@@ -1,0 +1,48 @@
+"""What all REPLs of one job tree share: the record, the models, the limiter. Made once per attempt."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import sandbox
+from rlm_worker.asking import Models
+from rlm_worker.citations import CitationBook
+from rlm_worker.config import WorkerSettings
+from rlm_worker.contracts import JobSpec
+from rlm_worker.contracts.job import ModelDriver
+from rlm_worker.journal import Journal
+from rlm_worker.trace import TraceWriter
+
+OpenSession = Callable[[sandbox.Policy], Awaitable[sandbox.Session]]
+
+
+class Workbench:
+    """The shared parts of an attempt."""
+
+    def __init__(
+        self,
+        *,
+        spec: JobSpec,
+        settings: WorkerSettings,
+        journal: Journal,
+        writer: TraceWriter,
+        open_session: OpenSession = sandbox.open_session,
+    ) -> None:
+        self.spec = spec
+        self.settings = settings
+        self.journal = journal
+        self.writer = writer
+        self.open_session = open_session
+        self.models = Models(settings)
+        root = (spec.driver.model,) if isinstance(spec.driver, ModelDriver) else ()
+        #: Models that a cell may name in predict(); the first is the default.
+        self.predict_models = (spec.sub_model, *root)
+        self.limiter = asyncio.Semaphore(settings.subcalls_in_flight)
+        self.citations = CitationBook(spec.input_artifacts)
+        #: Every sandbox of the tree, so that a stop reaches all of them at once.
+        self.sessions: set[sandbox.Session] = set()
+
+    async def kill_sessions(self) -> tuple[int, ...]:
+        """End every sandbox of the tree; returns what survived, which must be nothing."""
+        reports = await asyncio.gather(*(session.kill() for session in list(self.sessions)))
+        self.sessions.clear()
+        return tuple(pid for report in reports for pid in report.survivors)
