@@ -12,6 +12,7 @@ from sandbox.errors import (
 from sandbox.events import CellError, Event, Finished, HostCall, KillReport, Output
 from sandbox.guest.frames import JsonObject, JsonValue
 from sandbox.policy import Limits, Mount, Policy
+from sandbox.probe import Layer, LayerReport, probe
 from sandbox.session import Session, open_session
 
 __all__ = [
@@ -23,6 +24,8 @@ __all__ = [
     "JsonObject",
     "JsonValue",
     "KillReport",
+    "Layer",
+    "LayerReport",
     "Limits",
     "Mount",
     "Output",
@@ -35,4 +38,5 @@ __all__ = [
     "SessionEnded",
     "UnsendableAnswer",
     "open_session",
+    "probe",
 ]

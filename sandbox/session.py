@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 
 from sandbox import protocol
+from sandbox.advice import how_to_get
 from sandbox.backends.namespaces import zygote_client
 from sandbox.backends.namespaces.zygote_client import Guest
 from sandbox.cell import ActiveClock, RunningCell
@@ -39,7 +40,8 @@ async def open_session(policy: Policy) -> "Session":
         guest.kill()
         guest.release()
         raise SandboxUnavailable(
-            f"the policy requires the layer {missing!r} and this machine has it not", layer=missing
+            f"the policy requires the layer {missing!r}, which is missing here. {how_to_get(missing)}".strip(),
+            layer=missing,
         )
     return Session(policy, guest, await Channel.over(guest.channel, policy.limits))
 
@@ -100,12 +102,13 @@ class Session:
         finally:
             if not cell.finished.is_set():
                 await self.kill()
-            self._cell = None
+            if self._cell is cell:
+                self._cell = None
 
     def _begin(self, deadline_seconds: float) -> RunningCell:
         if not self.alive:
             raise SessionEnded(f"the session has ended ({self._cause.detail or 'closed'}): open a new one")
-        if self._cell is not None:
+        if self._cell is not None and not self._cell.finished.is_set():
             raise SessionBusy("a cell is running in this session: wait for its Finished event")
         self._cells += 1
         clock = ActiveClock(deadline_seconds, self._on_deadline)
@@ -266,7 +269,7 @@ class Session:
         if self._killed is None:
             self._end("interrupted", "the session was killed")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._gone.wait()), _KILL_SECONDS)
+                await asyncio.wait_for(self._gone.wait(), _KILL_SECONDS)
             survivors = self._survivors if self._gone.is_set() else (self._guest.init_pid,)
             milliseconds = (time.monotonic() - started) * 1000
             self._killed = KillReport(duration_ms=milliseconds, survivors=survivors)

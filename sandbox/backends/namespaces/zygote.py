@@ -72,6 +72,8 @@ def main() -> None:
     zygote = importlib.import_module("sandbox.backends.namespaces.nursery").Nursery()
     for name in _PRELOADED:
         importlib.import_module(name)
+    if (_PACKAGE / "guest" / "names.py").exists():
+        importlib.import_module("sandbox.guest.names")
     control = socket.socket(fileno=os.dup(0))
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0)

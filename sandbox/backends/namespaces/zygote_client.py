@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sandbox.advice import how_to_get
 from sandbox.backends.namespaces.plan import Plan
 from sandbox.errors import EvidenceUnreadable, SandboxUnavailable
 
@@ -152,7 +153,9 @@ def _note(guest: Guest, text: bytes, descriptors: list[int]) -> None:
                 " make it readable for others, or copy it to a local file system"
             )
         case {"failed": layer, "message": reason}:
-            raise SandboxUnavailable(f"the sandbox could not be made: {reason}", layer=layer)
+            raise SandboxUnavailable(
+                f"the sandbox could not be made: {reason}. {how_to_get(layer)}".strip(), layer=layer
+            )
         case message:
             raise SandboxUnavailable(f"the sandbox ended while it was made: {message!r}", layer="zygote")
 
