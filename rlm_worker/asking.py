@@ -25,14 +25,12 @@ class Models:
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
         self._open: dict[str, Model] = {}
-        self._connecting = asyncio.Lock()
 
-    async def get(self, name: str) -> Model:
+    def get(self, name: str) -> Model:
         """The model of this name, connected once."""
-        async with self._connecting:
-            if name not in self._open:
-                self._open[name] = await connect(name, settings=self._settings.models)
-            return self._open[name]
+        if name not in self._open:
+            self._open[name] = connect(name, settings=self._settings.models)
+        return self._open[name]
 
     async def ask(
         self,
@@ -69,7 +67,7 @@ class Models:
             return None
         if isinstance(error, RateLimited) and error.retry_after_seconds is not None:
             return error.retry_after_seconds
-        return self._settings.retry_seconds * 2 ** (requests - 1) * random.uniform(0.75, 1.25)  # noqa: S311
+        return self._settings.retry_seconds * float(2 ** (requests - 1)) * random.uniform(0.75, 1.25)  # noqa: S311
 
     async def close(self) -> None:
         for model in self._open.values():

@@ -63,7 +63,7 @@ class RootModel:
 
     async def _hold(self, iteration: int, messages: Sequence[Message]) -> tuple[int, Hold]:
         try:
-            model = await self._bench.models.get(self._name)
+            model = self._bench.models.get(self._name)
         except ModelError as error:
             raise JobFailed("model_error", str(error)) from error
         guess = model.estimate(messages, max_output_tokens=self._bench.settings.turn_output_tokens)
@@ -87,7 +87,7 @@ class RootModel:
 
     async def _complete(self, messages: Sequence[Message]) -> Completion:
         asked = await self._bench.models.ask(
-            await self._bench.models.get(self._name),
+            self._bench.models.get(self._name),
             messages,
             schema=None,
             max_output_tokens=self._bench.settings.turn_output_tokens,

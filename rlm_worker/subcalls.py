@@ -125,7 +125,7 @@ class Subcalls:
         future = self._under_way[call.key] = asyncio.get_running_loop().create_future()
         try:
             async with self._bench.limiter:
-                pending = self._hold(call, await self._model(call))
+                pending = self._hold(call, self._model(call))
                 await self._bench.writer.write(_started(at, pending))
                 finished = await self._ask(at, pending)
                 await self._bench.writer.write(finished)
@@ -144,7 +144,7 @@ class Subcalls:
         """Ask side by side. Holds are durable before their calls leave; answers before the cell sees any."""
         window = asyncio.Semaphore(_WINDOW)
         rows: dict[str, Row] = {}
-        model = await self._model(calls[0])
+        model = self._model(calls[0])
 
         async def one(pending: _Pending, durable: "asyncio.Future[None]") -> None:
             await asyncio.shield(durable)
@@ -170,9 +170,9 @@ class Subcalls:
         await self._bench.writer.write()
         return rows
 
-    async def _model(self, call: Call) -> Model:
+    def _model(self, call: Call) -> Model:
         try:
-            return await self._bench.models.get(call.model)
+            return self._bench.models.get(call.model)
         except ModelError as error:
             raise SubcallFailed(str(error)) from error
 
