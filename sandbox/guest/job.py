@@ -55,11 +55,11 @@ class Job:
         self._call = call
         self._names = names
         self._own: frozenset[str] = frozenset()
-        self.params = Params(lambda: dict(self._asked.get("params") or {}))
+        self.params = Params(lambda: dict(call("params", {})))
 
     @cached_property
-    def _asked(self) -> dict[str, Any]:
-        return dict(self._call("params", {}))
+    def _question(self) -> str:
+        return str(self._call("question", {}))
 
     def own(self, names: frozenset[str]) -> None:
         """Names that show_vars leaves out, because every session has them."""
@@ -67,7 +67,7 @@ class Job:
 
     def question(self) -> str:
         """The question that this job answers."""
-        return str(self._asked.get("task") or "")
+        return self._question
 
     def draft(self, **fields: Any) -> None:
         """Keep the answer so far: it is delivered, marked partial, if a limit ends the job before SUBMIT."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, overload
 
@@ -19,6 +20,7 @@ class PatternError(ValueError):
     """The pattern cannot search bytes; the message says what to write instead."""
 
 
+@lru_cache(maxsize=256)
 def compile_pattern(
     pattern: "str | bytes | re.Pattern[str] | re.Pattern[bytes]", flags: int = 0
 ) -> re.Pattern[bytes]:

@@ -170,18 +170,19 @@ def _needs_await() -> list[Result]:
 
 
 def _frames(rows: Sequence[dict[str, Any]], common: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Payloads of bounded size; the first says how many rows there are in all, so that the host can refuse them all."""
-    total: dict[str, Any] = {"total_rows": len(rows)}
-    taken: list[dict[str, Any]] = []
+    """Payloads of bounded size. The first of several says how many different rows there are, so that the host can refuse them all."""
+    written = [compact(row) for row in rows]
+    groups: list[list[dict[str, Any]]] = [[]]
     size = 0
-    for row in rows:
-        length = len(compact(row))
-        if taken and size + length > _FRAME_ROWS_BYTES:
-            yield {**common, "rows": taken, **total}
-            taken, size, total = [], 0, {}
-        taken.append(row)
-        size += length
-    yield {**common, "rows": taken, **total}
+    for row, text in zip(rows, written, strict=True):
+        if groups[-1] and size + len(text) > _FRAME_ROWS_BYTES:
+            groups.append([])
+            size = 0
+        groups[-1].append(row)
+        size += len(text)
+    total = {"total_rows": len(set(written))} if len(groups) > 1 else {}
+    for number, group in enumerate(groups):
+        yield {**common, "rows": group, **(total if number == 0 else {})}
 
 
 def _batch(question: Question, answer: Mapping[str, Any]) -> list[Result]:
