@@ -107,7 +107,7 @@ def resume(data: Data, wanted: int, end: int, *, whole_lines: bool) -> int:
         newline = data.find(b"\n", max(0, wanted - 1), end - 1)
         if newline >= 0 or data[end - 1] == 10:
             return newline + 1 if newline >= 0 else end
-    return _character_start(data, wanted, lowest=0)
+    return _character_start(data, max(0, wanted), lowest=0)
 
 
 def _character_start(data: Data, position: int, *, lowest: int) -> int:

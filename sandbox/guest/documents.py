@@ -215,13 +215,15 @@ class Document:
 
     def _chunks(self, size: int, overlap: int, *, whole_lines: bool) -> Iterator[Chunk]:
         data = self.bytes
-        start = 0
+        start, end = 0, cut(data, 0, size, whole_lines=whole_lines)
         while start < len(data):
-            end = cut(data, start, start + size, whole_lines=whole_lines)
             yield self._chunk(start, end)
-            if end >= len(data):
-                return
-            start = max(start + 1, resume(data, end - overlap, end, whole_lines=whole_lines))
+            start = max(start, resume(data, end - overlap, end, whole_lines=whole_lines))
+            following = cut(data, start, start + size, whole_lines=whole_lines)
+            if following <= end:
+                # The overlap alone fills the next piece: it would say nothing new.
+                start, following = end, cut(data, end, end + size, whole_lines=whole_lines)
+            end = following
 
     def search(self, regex: Pattern, *, flags: int = 0, limit: int | None = None) -> Hits:
         r"""Every match of a regular expression, found while you iterate.
