@@ -1,0 +1,61 @@
+"""Policies deny by default and refuse contradictions before anything starts."""
+
+import pytest
+
+from sandbox import Limits, Mount, Policy, PolicyError
+from sandbox.planning import plan_for
+
+
+@pytest.mark.parametrize("target", ["", "/", "/etc", "a//b", "../x", "a/../b", ".", "a/.", "a/", "a\0b"])
+def test_a_target_outside_the_evidence_folder_is_refused(target):
+    with pytest.raises(PolicyError):
+        Mount(source="/dev/null", target=target)
+
+
+def test_a_relative_source_is_refused():
+    with pytest.raises(PolicyError, match="absolute"):
+        Mount(source="here", target="x")
+
+
+@pytest.mark.parametrize(("first", "second"), [("a", "a"), ("a", "a/b"), ("a/b", "a"), ("a/b/c", "a/b")])
+def test_overlapping_targets_are_refused(first, second):
+    mounts = tuple(Mount(source="/dev/null", target=target) for target in (first, second))
+
+    with pytest.raises(PolicyError, match="overlap"):
+        Policy(evidence=mounts)
+
+
+def test_neighbours_are_no_overlap():
+    targets = ("a", "ab", "a.b", "b/a", "b/c")
+
+    policy = Policy(evidence=tuple(Mount(source="/dev/null", target=target) for target in targets))
+
+    assert {bind.target for bind in plan_for(policy).evidence} == {
+        f"/evidence/{target}" for target in targets
+    }
+
+
+@pytest.mark.parametrize("limit", ["memory_bytes", "processes", "output_bytes", "frame_depth", "cpu_seconds"])
+def test_a_limit_must_be_more_than_zero(limit):
+    with pytest.raises(PolicyError, match=limit):
+        Limits(**{limit: 0})
+
+
+def test_nothing_is_allowed_by_default():
+    policy = Policy()
+
+    assert policy.calls == frozenset()
+    assert policy.evidence == ()
+    assert "seccomp" in policy.required_layers
+
+
+@pytest.mark.parametrize("choice", [{"backend": "docker"}, {"language": "strict"}])
+def test_an_unknown_backend_or_language_is_refused(choice):
+    with pytest.raises(PolicyError):
+        Policy(**choice)
+
+
+def test_a_plan_survives_its_wire_form():
+    plan = plan_for(Policy(evidence=(Mount(source="/dev/null", target="x"),), limits=Limits(cpu_seconds=3)))
+
+    assert type(plan).from_json(plan.to_json()) == plan
