@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -100,12 +101,35 @@ class EmbeddedModel:
 
     async def _acquire(self) -> Use:
         """In a thread, since it waits on locks and processes. When cancelled, a hold that comes too late is let go."""
-        waiting = asyncio.ensure_future(asyncio.to_thread(acquire, self._hosting, on_start=self._on_start))
+        handover = _Handover()
+        await_use = asyncio.to_thread(lambda: handover.give(acquire(self._hosting, on_start=self._on_start)))
         try:
-            return await asyncio.shield(waiting)
+            return await await_use
         except asyncio.CancelledError:
-            waiting.add_done_callback(_release_late)
+            handover.abandon()
             raise
+
+
+class _Handover:
+    """A hold on its way from the thread that got it to the task that wants it, if it still does."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._use: Use | None = None
+        self._is_abandoned = False
+
+    def give(self, use: Use) -> Use:
+        with self._lock:
+            self._use = use
+            if self._is_abandoned:
+                use.release()
+        return use
+
+    def abandon(self) -> None:
+        with self._lock:
+            self._is_abandoned = True
+            if self._use is not None:
+                self._use.release()
 
 
 async def embedded_model(
@@ -115,11 +139,6 @@ async def embedded_model(
     model = EmbeddedModel(name, settings=settings, on_start=on_start)
     await model.start()
     return model
-
-
-def _release_late(waiting: asyncio.Future[Use]) -> None:
-    if not waiting.cancelled() and waiting.exception() is None:
-        waiting.result().release()
 
 
 def _hosting(name: str | None, settings: ModelSettings) -> Hosting:
