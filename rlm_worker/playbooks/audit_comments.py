@@ -66,7 +66,7 @@ skipped = {name.strip() for name in str(params.get("skip", default_skip)).split(
 
 SLASHES = (".c", ".h", ".cc", ".cpp", ".hpp", ".js", ".jsx", ".ts", ".tsx", ".go", ".rs", ".java", ".swift", ".kt")
 ADMISSION = (
-    r"(?:XXX+|FIXME|TODO|HACK|KLUDGE|BUG|[Ww]ork-?\s?around|[Kk]ludge|[Hh]acky?|[Bb]roken(?! pipe| down| into)"
+    r"(?:XXX+|FIXME|TODO|HACK|KLUDGE|BUG|[Ww]ork-?\s?around|[Kk]ludge|[Hh]acky?|(?:is|are|was|be|seems) broken(?! into| down| up)"
     r"|[Nn]ot (?:yet )?(?:implemented|supported)|[Uu]nimplemented|does(?:n't| not) work|bug in)\b"
 )
 
@@ -75,10 +75,13 @@ def is_chosen(name):
     return not skipped.intersection(name.split("/")[:-1])
 
 
-def is_comment(line, sign):
-    """A sign inside a string is no comment: before a real one, quotes come in pairs."""
-    before = line.partition(sign)[0]
-    return before.count('"') % 2 == 0 and before.count("'") % 2 == 0
+STRING = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'')
+
+
+def comment_in(line, sign):
+    """What follows the comment sign. A sign inside a string is none, so strings are blanked out first."""
+    code, found, _ = STRING.sub(lambda string: "_" * len(string[0]), line).partition(sign)
+    return line[len(code) + len(sign) :] if found and not re.search("[\"']", code) else ""
 
 
 documents = [evidence[name] for name in evidence.names(files) if is_chosen(name)]
@@ -90,7 +93,7 @@ hits = []
 for document in scanned:
     sign = "//" if document.name.endswith(SLASHES) else "#"
     found = document.search(rf"{sign}[^\n]*?\b{ADMISSION}")
-    hits += [(hit, sign) for hit in found if is_comment(hit.text, sign)]
+    hits += [(hit, sign) for hit in found if re.search(ADMISSION, comment_in(hit.text, sign))]
 print(f"{len(scanned):,} files scanned, {len(hits):,} lines with a telling comment")
 
 # %% Read each comment whole, once
@@ -113,7 +116,7 @@ def whole_comment(hit, sign):
         first -= 1
     while last + 1 in around and around[last + 1].startswith(sign):
         last += 1
-    texts = [around[number].partition(sign)[2] if n == number else around[n] for n in range(first, last + 1)]
+    texts = [comment_in(around[n], sign) for n in range(first, last + 1)]
     return first, " ".join(text.lstrip(sign + "!*: ").strip() for text in texts).strip()[:400]
 
 

@@ -125,10 +125,19 @@ for word in stems:
                 found += 1
     counts[word] = found
 
+
+
+def continues(passage, name, line):
+    """Whether a line belongs to the passage before it: the same paragraph, and not too long."""
+    if passage["name"] != name or line - passage["first"] >= 8 or line - passage["last"] > 2:
+        return False
+    return all(between.strip() for between in evidence[name].lines(passage["last"], line))
+
+
 passages = []
 for name, line in sorted(words_at):
     last = passages[-1] if passages else None
-    if last and last["name"] == name and line - last["last"] <= 2 and line - last["first"] < 8:
+    if last and continues(last, name, line):
         last["last"] = line
         last["words"] |= words_at[name, line]
     else:
