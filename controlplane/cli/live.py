@@ -143,6 +143,8 @@ def _subcalls(view: JobView, progress: Progress) -> RenderableType:
     extras = [f"{len(progress.in_flight)} in flight"] if progress.in_flight else []
     extras += [f"{progress.failed} failed"] if progress.failed else []
     extras += [f"{duration(progress.mean_subcall_ms)} each"] if progress.finished else []
+    if not progress.finished and view.spec.sub_model.startswith("embedded"):
+        extras.append("the embedded model is being loaded")
     extras += (
         [f"{view.usage.answered_from_journal} from the journal"] if view.usage.answered_from_journal else []
     )

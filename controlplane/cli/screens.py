@@ -18,7 +18,7 @@ from controlplane.views import JobView
 from rlm_worker.contracts.trace import TraceRecord
 
 #: Events that say nothing a person waits for; the trace has them.
-_QUIET = frozenset({"subcall_started", "host_call_finished", "model_asked"})
+QUIET_KINDS = frozenset({"subcall_started", "host_call_finished", "model_asked"})
 
 
 class Screen(Protocol):
@@ -66,7 +66,7 @@ class LineScreen(SilentScreen):
     def event(self, record: TraceRecord) -> None:
         if self._first_ms is None:
             self._first_ms = record.at_ms
-        if record.kind not in _QUIET:
+        if record.kind not in QUIET_KINDS:
             self.say(f"{(record.at_ms - self._first_ms) / 1000:8.2f} s  {summary(record)}")
 
     def update(self, view: JobView, progress: Progress, *, order: str) -> None:  # noqa: ARG002

@@ -1,12 +1,10 @@
 """Work on one job in this process, show it, and say how it ended: what run, demo and resume share."""
 
-import sys
 from dataclasses import dataclass
-
-from rich.console import Console
 
 from controlplane.bootstrap import App, EmbeddedRuntime
 from controlplane.cli.answer import render_end
+from controlplane.cli.consoles import stdout_console
 from controlplane.cli.exits import Exit, exit_of_state
 from controlplane.cli.screens import screen_for
 from controlplane.cli.shapes import job_document, write_json
@@ -49,8 +47,3 @@ def kept(view: JobView) -> str:
     if view.result is not None and view.result.structured_output is not None:
         answer = f"the answer so far (by {view.result.answered_by})"
     return f"Interrupted. Kept: {answer}, the spend, and a trace of {view.trace_events} events."
-
-
-def stdout_console() -> Console:
-    """The console for answers; a pipe gets wide lines instead of a guess at a window."""
-    return Console() if sys.stdout.isatty() else Console(width=160, no_color=True)

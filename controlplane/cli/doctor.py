@@ -1,0 +1,149 @@
+"""`custody doctor`: could a job run here, and what would have to change? Each finding carries its remedy."""
+
+import platform
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from controlplane import worker_parts
+from controlplane.cli.consoles import stdout_console
+from controlplane.cli.exits import Exit
+from controlplane.cli.figures import size
+from controlplane.cli.flags import home_flag, json_flag
+from controlplane.cli.home import settings_of
+from controlplane.cli.safe import printable
+from controlplane.cli.shapes import write_json
+from controlplane.config import Settings
+
+_LITTLE_DISK = 1 << 30
+
+Level = Literal["ok", "note", "fail"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing looked at."""
+
+    name: str
+    level: Level
+    words: str
+    remedy: str = ""
+
+
+@click.command()
+@json_flag
+@home_flag
+def doctor(*, as_json: bool, home: str | None) -> int:
+    """Say whether a job could run here, and what is missing.
+
+    Exits 0 when a job could run, 4 when not. JSON keys: ok, findings [name, level, words, remedy],
+    settings [name, value, source], sandbox, keys [names only].
+    """
+    settings = settings_of(home)
+    report = worker_parts.sandbox_report()
+    findings = [_python(), _store(), *_sandbox(report), _home(settings), _driver(), _embedded()]
+    fine = all(finding.level != "fail" for finding in findings)
+    if as_json:
+        write_json(
+            {
+                "ok": fine,
+                "findings": [asdict(finding) for finding in findings],
+                "settings": [{"name": n, "value": v, "source": s} for n, v, s in setting_rows(settings)],
+                "sandbox": report.document(),
+                "keys": worker_parts.provider_keys(),
+            }
+        )
+    else:
+        _print(findings, settings=settings, fine=fine)
+    return Exit.ANSWERED if fine else Exit.FAILED
+
+
+def _print(findings: list[Finding], *, settings: Settings, fine: bool) -> None:
+    console = stdout_console()
+    grid = Table.grid(padding=(0, 2))
+    marks = {
+        "ok": Text("ok", style="green"),
+        "note": Text("note", style="yellow"),
+        "fail": Text("FAIL", style="bold red"),
+    }
+    for finding in findings:
+        remedy = f"\n→ {finding.remedy}" if finding.remedy else ""
+        grid.add_row(
+            marks[finding.level], Text(finding.name, style="bold"), Text(printable(finding.words + remedy))
+        )
+    console.print(grid)
+    rows = Table.grid(padding=(0, 2))
+    for name, value, source in setting_rows(settings):
+        rows.add_row("", Text(name), Text(printable(value)), Text(source, style="dim"))
+    console.print(Text("\nsettings", style="bold"))
+    console.print(rows)
+    verdict = "A job can run here." if fine else "A job cannot run here yet: see FAIL above."
+    console.print(Text(f"\n{verdict}", style="bold green" if fine else "bold red"))
+
+
+def _python() -> Finding:
+    words = f"{platform.python_version()} on {platform.system()} {platform.release()}"
+    if sys.platform != "linux":
+        return Finding(name="python", level="fail", words=words, remedy="the sandbox needs Linux")
+    return Finding(name="python", level="ok", words=words)
+
+
+def _store() -> Finding:
+    version, is_safe = sqlite_version()
+    words = f"SQLite {version}"
+    if is_safe:
+        return Finding(name="store", level="ok", words=words)
+    return Finding(
+        name="store",
+        level="note",
+        words=f"{words} has a known defect in its write-ahead log",
+        remedy="install pysqlite3 (it carries a newer SQLite)",
+    )
+
+
+def _sandbox(report: worker_parts.SandboxReport) -> list[Finding]:
+    active = ", ".join(layer.name for layer in report.layers if layer.is_active) or "none"
+    missing = [layer.name for layer in report.layers if not layer.is_active]
+    words = f"{report.backend}: {active}" + (f"; not active: {', '.join(missing)}" if missing else "")
+    level: Level = "fail" if not report.is_usable else "note" if missing else "ok"
+    return [Finding(name="sandbox", level=level, words=words, remedy=" ".join(report.advice))]
+
+
+def _home(settings: Settings) -> Finding:
+    place = settings.home
+    existing = next(folder for folder in (place, *place.absolute().parents) if folder.exists())
+    free = shutil.disk_usage(existing).free
+    words = f"{place}, {size(free)} free" + ("" if place.exists() else ", made by the first job")
+    if free < _LITTLE_DISK:
+        return Finding(name="home", level="note", words=words, remedy="make room, or choose another --home")
+    return Finding(name="home", level="ok", words=words)
+
+
+def _driver() -> Finding:
+    root, sub = worker_parts.default_models()
+    keys = ", ".join(worker_parts.provider_keys()) or "none"
+    if root is None:
+        return Finding(
+            name="models",
+            level="note",
+            words=f"keys: {keys}; cells are written by playbooks, predict() is answered by {sub}",
+            remedy="set a provider's key or CUSTODY_MODEL to let a model write the cells",
+        )
+    return Finding(name="models", level="ok", words=f"keys: {keys}; cells by {root}, predict() by {sub}")
+
+
+def _embedded() -> Finding:
+    here = [model.name for model in worker_parts.local_models() if model.is_installed]
+    if here:
+        return Finding(name="embedded", level="ok", words=f"installed: {', '.join(here)}")
+    return Finding(
+        name="embedded",
+        level="note",
+        words="no embedded model is installed; the first job that needs one pulls it",
+        remedy="custody models pull qwen2.5-coder-1.5b",
+    )

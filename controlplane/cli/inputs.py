@@ -1,0 +1,167 @@
+"""From what a person typed to a request the control plane takes; refuses before anything is made."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from controlplane import worker_parts
+from controlplane.cli.exits import Refusal
+from controlplane.cli.parsing import Amount, parse_budget, parse_labels, parse_params
+from controlplane.domain.commands import JobRequest
+from controlplane.worker_parts import Playbook
+from rlm_worker.contracts import Budget, EvidenceRef, JsonObject
+from rlm_worker.contracts.job import ModelDriver, PlaybookDriver
+from rlm_worker.contracts.signature import SignatureError, fields_schema
+
+DEFAULT_OUTPUT = "answer: str, citations: list[Citation]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Typed:
+    """The options of `run`, as typed."""
+
+    question: str
+    evidence: tuple[str, ...] = ()
+    output: str | None = None
+    playbook: str | None = None
+    params: tuple[str, ...] = ()
+    model: str | None = None
+    sub_model: str | None = None
+    budget: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolved:
+    """A request that is complete but for its evidence, which the App stages."""
+
+    request: JobRequest
+    paths: tuple[Path, ...]
+
+    def with_evidence(self, refs: tuple[EvidenceRef, ...]) -> JobRequest:
+        fields = {**vars(self.request), "input_artifacts": refs}
+        return JobRequest(**fields)
+
+
+def resolve(typed: Typed) -> Resolved:
+    """Check everything that can be checked without making anything."""
+    if not typed.question.strip():
+        raise Refusal("the question is empty: say what you want to know, in quotes.")
+    paths = tuple(evidence_path(text) for text in typed.evidence)
+    playbook = None if typed.playbook is None else worker_parts.find_playbook(typed.playbook)
+    schema = output_schema(typed.output, playbook=playbook)
+    budget = merged_budget(parse_budget(typed.budget), playbook=playbook)
+    driver, sub_model = _choose(typed, playbook=playbook)
+    request = JobRequest(
+        task=typed.question.strip(),
+        output_schema=schema,
+        budget=budget,
+        driver=driver,
+        sub_model=sub_model,
+        params=_params(typed.params, playbook=playbook),
+        labels=parse_labels(typed.labels),
+    )
+    return Resolved(request=request, paths=paths)
+
+
+def evidence_path(text: str) -> Path:
+    """An existing, readable file or folder."""
+    path = Path(text).expanduser()
+    if not path.exists():
+        raise Refusal(f"there is no evidence at {text!r}: name a file or a folder that exists.")
+    if not path.is_file() and not path.is_dir():
+        raise Refusal(f"the evidence {text!r} is neither a file nor a folder.")
+    if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
+        raise Refusal(f"the evidence {text!r} cannot be read: you have no permission to.")
+    return path
+
+
+def output_schema(text: str | None, *, playbook: Playbook | None) -> JsonObject:
+    """The schema asked for: fields, a JSON Schema file, else the playbook's, else an answer with citations."""
+    if text is None:
+        return fields_schema(DEFAULT_OUTPUT) if playbook is None else playbook.output_schema
+    if text.endswith(".json") or Path(text).is_file():
+        return _schema_file(text)
+    try:
+        return fields_schema(text)
+    except SignatureError as error:
+        raise Refusal(f"--output: {error}. Write it like 'answer: str, citations: list[Citation]'.") from None
+
+
+def _schema_file(text: str) -> JsonObject:
+    try:
+        schema: Any = json.loads(Path(text).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Refusal(f"--output {text}: the schema file cannot be read ({error.strerror}).") from None
+    except ValueError as error:
+        raise Refusal(f"--output {text}: this is not JSON ({error}).") from None
+    if not isinstance(schema, dict) or schema.get("type") != "object" or not schema.get("properties"):
+        raise Refusal(
+            f"--output {text}: the answer must be an object; give a JSON Schema with type object and properties."
+        )
+    _check_schema(schema, text)
+    return schema
+
+
+def _check_schema(schema: JsonObject, text: str) -> None:
+    import jsonschema_rs  # noqa: PLC0415  # only a schema file needs it
+
+    try:
+        jsonschema_rs.validator_for(schema)
+    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        first = (str(error).splitlines() or ["unknown"])[0]
+        raise Refusal(f"--output {text}: this is not a JSON Schema ({first}).") from None
+
+
+def merged_budget(typed: dict[str, Amount], *, playbook: Playbook | None) -> Budget:
+    """The budget typed, over the playbook's, over the defaults."""
+    fields = typed if playbook is None else {**parse_budget([playbook.budget]), **typed}
+    try:
+        return Budget.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise Refusal(f"--budget: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+
+
+def _params(texts: tuple[str, ...], *, playbook: Playbook | None) -> dict[str, Any]:
+    typed = parse_params(texts)
+    if playbook is None:
+        return typed
+    unknown = [name for name in typed if name not in playbook.params]
+    if unknown:
+        known = ", ".join(playbook.params) or "none"
+        raise Refusal(f"the playbook {playbook.name} has no parameter {unknown[0]!r}; it has: {known}.")
+    return {name: default for name, (default, _) in playbook.params.items()} | typed
+
+
+def _choose(typed: Typed, *, playbook: Playbook | None) -> tuple[ModelDriver | PlaybookDriver, str]:
+    root, sub = worker_parts.default_models()
+    if playbook is not None:
+        if typed.model is not None:
+            raise Refusal(
+                "--model names who writes the cells, and a playbook already does: "
+                "use --sub-model to choose who answers predict()."
+            )
+        driver: ModelDriver | PlaybookDriver = PlaybookDriver(name=playbook.name, source=playbook.source)
+    else:
+        root = typed.model or root
+        if root is None:
+            raise Refusal(_no_driver())
+        worker_parts.check_model(root)
+        driver = ModelDriver(model=root)
+    chosen = typed.sub_model or os.environ.get("CUSTODY_SUB_MODEL") or typed.model or sub
+    worker_parts.check_model(chosen)
+    return driver, chosen
+
+
+def _no_driver() -> str:
+    names = ", ".join(playbook.name for playbook in worker_parts.shipped_playbooks())
+    return (
+        "nobody is here to write the cells. No provider key is set, and the embedded model can fill types but cannot "
+        "write cells. Either set a key (OPENAI_API_KEY, ANTHROPIC_API_KEY, …) or name a model with --model (also "
+        f"http://host:port/v1#name), or let a playbook write them: --playbook NAME, shipped are {names}."
+    )

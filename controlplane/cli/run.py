@@ -1,0 +1,85 @@
+"""`custody run`: one question, from what was typed to the answer on the screen."""
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from controlplane.cli.flags import home_flag, json_flag, quiet_flag
+from controlplane.cli.home import opened
+from controlplane.cli.inputs import Resolved, Typed, resolve
+from controlplane.cli.ready import ready_model, require_sandbox
+from controlplane.cli.shapes import job_document, write_json
+from controlplane.cli.working import Manner, work_on
+from rlm_worker.contracts.job import ModelDriver
+
+
+@click.command()
+@click.argument("question")
+@click.option(
+    "--evidence", "-e", multiple=True, metavar="PATH", help="A file or folder to reason over; repeatable."
+)
+@click.option("--output", "-o", metavar="FIELDS|FILE", help="'field: type, …' or a JSON Schema file.")
+@click.option(
+    "--playbook", "-p", metavar="NAME|FILE", help="Who writes the cells: a shipped playbook or a .py file."
+)
+@click.option(
+    "--param", "params", multiple=True, metavar="K=V", help="A parameter of the playbook; repeatable."
+)
+@click.option(
+    "--model", "-m", metavar="NAME", help="Who writes the cells: provider:model, or http://host/v1#model."
+)
+@click.option(
+    "--sub-model", metavar="NAME", help="Who answers predict(). Default: as --model, else embedded."
+)
+@click.option(
+    "--budget",
+    "-b",
+    multiple=True,
+    metavar="DIM=N,…",
+    help="iterations=20,subcalls=200,tokens=200k,usd=0.50,time=10m",
+)
+@click.option(
+    "--label", "labels", multiple=True, metavar="K=V", help="A label to find the job by; repeatable."
+)
+@click.option("--detach", is_flag=True, help="Enter the job and return; 'custody worker' works on it.")
+@json_flag
+@quiet_flag
+@home_flag
+def run(*, detach: bool, as_json: bool, quiet: bool, home: str | None, **typed: Any) -> int:
+    """Ask a question of evidence and watch the answer being worked out.
+
+    \b
+    custody run "Which requests failed, and why?" -e logs/ --playbook log_triage
+    custody run "Who signed, and when?" -e contracts/ -o "name: str, date: date, where: Citation" -m openai:gpt-5.5
+
+    JSON keys: see `custody jobs`, and spec; the answer is result.structured_output.
+    """  # noqa: D301  # \b is click's mark for lines to keep
+    manner = Manner(as_json=as_json, quiet=quiet)
+    resolved = prepared(Typed(**typed), silent=as_json or quiet)
+    return submit_and_work(resolved, home=home, manner=manner, detach=detach)
+
+
+def prepared(typed: Typed, *, silent: bool) -> Resolved:
+    """Everything checked, and the models at hand; no job yet."""
+    resolved = resolve(typed)
+    require_sandbox()
+    request = resolved.request
+    if isinstance(request.driver, ModelDriver):
+        ready_model(request.driver.model, silent=silent)
+    chosen = ready_model(request.sub_model, silent=silent)
+    return replace(resolved, request=replace(request, sub_model=chosen))
+
+
+def submit_and_work(resolved: Resolved, *, home: str | None, manner: Manner, detach: bool = False) -> int:
+    """Stage the evidence, enter the job, and work on it here unless detached."""
+    with opened(home, must_exist=False) as app:
+        refs = app.stage(resolved.paths)
+        view = app.submit(resolved.with_evidence(tuple(refs)))
+        if not detach:
+            return work_on(app, view.job_id, manner=manner)
+        if manner.as_json:
+            write_json(job_document(view, whole=True))
+        else:
+            click.echo(view.job_id)
+        return 0
