@@ -252,6 +252,8 @@ class Session:
     async def _conclude(self) -> None:
         self._drain()
         ending = await read_ending(self._guest.report)
+        if ending.exit_code is None:
+            self._guest.remove_group()
         self._cause.set("crashed", describe_exit(ending))
         for fd in self._streams.values():
             self._loop.remove_reader(fd)

@@ -2,11 +2,13 @@
 
 import contextlib
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 _PREFIX = "custody-"
 _CONTROLLERS = ("memory", "pids")
+_REMOVE_TRIES = 100
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Group:
                 (directory / file).write_text(str(value))
 
     def open_doors(self) -> list[int]:
-        """Return descriptors: who writes "0" to each has joined."""
+        """Return descriptors: a process whose id is written to each has joined."""
         return [os.open(directory / "cgroup.procs", os.O_WRONLY) for directory in self.directories()]
 
     def oom_kills(self) -> int:
@@ -58,9 +60,15 @@ class Group:
         return sorted(found)
 
     def remove(self) -> None:
+        """Remove the directories. A process just reaped may count for another moment: hence the patience."""
         for directory in self.directories():
-            with contextlib.suppress(OSError):
-                directory.rmdir()
+            for _ in range(_REMOVE_TRIES):
+                try:
+                    directory.rmdir()
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.002)
 
 
 def _settings(hierarchy: Hierarchy, memory_bytes: int, processes: int) -> list[tuple[str, int]]:

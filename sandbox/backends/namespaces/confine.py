@@ -4,7 +4,6 @@ import contextlib
 import os
 import platform
 import resource
-import select
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -125,12 +124,13 @@ def limit_resources(plan: Plan) -> None:
             resource.setrlimit(limit, (chosen, chosen))
 
 
-def die_with_parent(alive: int) -> None:
-    """Ask to be killed with the parent. Must follow the last change of ids, which clears the wish."""
+def await_parent(word: int) -> None:
+    """Ask to be killed with the parent, then wait for its word that this process is in its control group.
+
+    Must follow the last change of ids, which clears the wish. A parent that died before gives no word.
+    """
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if select.select([alive], [], [], 0)[
-        0
-    ]:  # the parent's end of the pipe is closed: it died before we asked
+    if os.read(word, 1) != b"1":
         os._exit(0)
 
 

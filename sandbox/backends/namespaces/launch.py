@@ -67,6 +67,8 @@ def run_outer(
         init, held = _start_init(plan, template, group, wires, prepare, is_root=is_root)
     except confine.LayerFailed as failure:
         tell(wires.report, {"failed": failure.layer, "message": str(failure)})
+        if group is not None:
+            group.remove()
         return 1
     kernel.close_all_but((0, 1, 2, held, wires.report))
     signal.signal(signal.SIGTERM, lambda *_: os.kill(init, signal.SIGKILL))
@@ -74,8 +76,9 @@ def run_outer(
     _, status = os.waitpid(init, 0)
     ending: dict[str, object] = {"exit": os.waitstatus_to_exitcode(status)}
     if group is not None:
-        ending |= {"oom_kills": group.oom_kills(), "survivors": group.members()}
+        ending["oom_kills"] = group.oom_kills()
         group.remove()
+        ending["survivors"] = group.members()
     tell(wires.report, ending)
     return 0
 
@@ -90,12 +93,7 @@ def _start_init(
     is_root: bool,
 ) -> tuple[int, int]:
     uid = confine.own_uid(os.getpid()) if is_root else None
-    id_maps: dict[str, int] = {}
-    if uid is not None:
-        for bind in plan.evidence:
-            if root.needs_id_map(bind.source):
-                with contextlib.suppress(OSError):
-                    id_maps[bind.source] = confine.map_owner(bind.source, uid=uid)
+    id_maps = {} if uid is None else _map_owners(plan, uid)
     doors = []
     if group is not None:
         with confine.layer("cgroup"):
@@ -111,16 +109,39 @@ def _start_init(
     init = os.fork()
     if init == 0:
         os.close(held)
-        _be_init(plan, template, wires, prepare, _Inside(doors, alive, id_maps, uid, group))
+        _be_init(plan, template, wires, prepare, _Inside(alive, id_maps, uid, group))
     tell(wires.report, {"init": init, "outer": os.getpid()}, os.pidfd_open(init))
+    try:
+        _join(init, doors, held)
+    except confine.LayerFailed:
+        os.kill(init, signal.SIGKILL)
+        os.waitpid(init, 0)
+        raise
     return init, held
+
+
+def _map_owners(plan: Plan, uid: int) -> dict[str, int]:
+    """Return the id maps that let the sandbox's uid read what its owners keep to themselves."""
+    maps: dict[str, int] = {}
+    for bind in plan.evidence:
+        if root.needs_id_map(bind.source):
+            with contextlib.suppress(OSError):
+                maps[bind.source] = confine.map_owner(bind.source, uid=uid)
+    return maps
+
+
+def _join(init: int, doors: list[int], word: int) -> None:
+    """Put pid 1 into its control group and tell it. The kernel takes its time; pid 1 builds its root meanwhile."""
+    with confine.layer("cgroup"):
+        for door in doors:
+            os.write(door, str(init).encode())
+        os.write(word, b"1")
 
 
 @dataclass(frozen=True)
 class _Inside:
     """What pid 1 brings along from outside."""
 
-    doors: list[int]
     alive: int
     id_maps: dict[str, int]
     uid: int | None
@@ -133,12 +154,10 @@ def _be_init(
     """Be pid 1: confine, fork the runner, reap until it ends, and end with it, which ends all that is left."""
     status = 70
     try:
-        for door in inside.doors:
-            os.write(door, b"0")
         layers = confine.confine(plan, template, id_maps=inside.id_maps, uid=inside.uid)
         if inside.group is not None:
             layers.append(inside.group.layer)
-        confine.die_with_parent(inside.alive)
+        confine.await_parent(inside.alive)
         child = os.fork()
         if child == 0:
             _be_runner(plan, template, wires, layers, prepare)  # never returns

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox.advice import how_to_get
+from sandbox.backends.namespaces import cgroups
 from sandbox.backends.namespaces.plan import Plan
 from sandbox.errors import EvidenceUnreadable, SandboxUnavailable
 
@@ -24,6 +25,7 @@ _PROGRAM = Path(__file__).with_name("zygote.py")
 class Guest:
     """A confined guest as the host holds it: its pid 1, its runner, its wires."""
 
+    name: str
     channel: socket.socket
     stdout: int
     stderr: int
@@ -38,6 +40,10 @@ class Guest:
         if self.init >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.init, signal.SIGKILL)
+
+    def remove_group(self) -> None:
+        """Remove the control group in place of an outer process that was killed before it could."""
+        cgroups.Group(cgroups.find_hierarchies(), self.name).remove()
 
     def release(self) -> None:
         """Close every descriptor."""
@@ -96,7 +102,7 @@ class Zygote:
         report, their_report = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         stdout, their_stdout = os.pipe()
         stderr, their_stderr = os.pipe()
-        guest = Guest(channel=ours, stdout=stdout, stderr=stderr, report=report)
+        guest = Guest(name=plan.name, channel=ours, stdout=stdout, stderr=stderr, report=report)
         request = os.memfd_create("plan")
         os.write(request, plan.to_json())
         sent = (request, theirs.detach(), their_stdout, their_stderr, their_report.detach())

@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -353,3 +354,32 @@ def test_probe_names_every_layer():
 
     assert report.usable
     assert {layer.name for layer in report.layers} >= {"seccomp", "landlock", "cgroup", "uid"}
+
+
+def test_sessions_of_several_event_loops_and_threads_share_the_zygote():
+    async def story(number):
+        sessions = await asyncio.gather(*(sandbox.open_session(sandbox.Policy()) for _ in range(4)))
+        endings = []
+        for session in sessions:
+            endings += [event async for event in session.execute(f"{number} * 2", deadline_seconds=9)][-1:]
+            await session.close()
+        return [ending.stdout for ending in endings]
+
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(lambda number: asyncio.run(story(number)), range(3)))
+
+    assert results == [[f"{number * 2}\n"] * 4 for number in range(3)]
+
+
+def test_the_names_of_a_session_are_there(in_box, tmp_path):
+    (tmp_path / "log.txt").write_text("one line")
+    mount = sandbox.Mount(source=str(tmp_path / "log.txt"), target="log.txt")
+
+    async def story(box):
+        assert (
+            await box.value("all(callable(f) for f in (predict, predict_batch, SUBMIT, DRAFT, budget))")
+            == "True"
+        )
+        assert await box.value("list(evidence)") == "['log.txt']"
+
+    in_box(story, evidence=(mount,))

@@ -249,6 +249,7 @@ def test_kill_9_of_the_zygote_ends_its_sandboxes_and_the_next_session_gets_a_new
         assert zygote_client.zygote().pid != first
         await session.close()
         await successor.close()
+        assert leftover_groups(os.getpid()) == []
 
     asyncio.run(main())
 
