@@ -26,11 +26,12 @@ __all__ = [
 ]
 
 EMBEDDED = "embedded"
+_URL = ("http://", "https://")
 
 # By the variable that holds the key: the model that writes the cells, and the one that fills the types.
 _BY_KEY = {
-    "ANTHROPIC_API_KEY": ("anthropic:claude-sonnet-5-5", "anthropic:claude-haiku-5-5"),
     "OPENAI_API_KEY": ("openai:gpt-5.5", "openai:gpt-5.4-mini"),
+    "ANTHROPIC_API_KEY": ("anthropic:claude-sonnet-5-5", "anthropic:claude-haiku-5-5"),
     "GOOGLE_API_KEY": ("google:gemini-3.1-pro-preview", "google:gemini-3.8-flash"),
     "GEMINI_API_KEY": ("google:gemini-3.1-pro-preview", "google:gemini-3.8-flash"),
     "MISTRAL_API_KEY": ("mistral:mistral-large-latest", "mistral:mistral-small-latest"),
@@ -46,10 +47,15 @@ def default_root(env: Mapping[str, str]) -> str | None:
 
 
 def default_sub(env: Mapping[str, str]) -> str:
-    """The model that answers predict(): the one set, or that of the first provider with a key, or the embedded one."""
-    return env.get("CUSTODY_SUB_MODEL") or next(
-        (sub for key, (_, sub) in _BY_KEY.items() if env.get(key)), EMBEDDED
-    )
+    """The model that answers predict(): the one set, or that of the first provider with a key, or the embedded one.
+
+    A server of one's own that was set for the root answers these too.
+    """
+    if chosen := env.get("CUSTODY_SUB_MODEL"):
+        return chosen
+    if (root := env.get("CUSTODY_MODEL", "")).startswith(_URL):
+        return root
+    return next((sub for key, (_, sub) in _BY_KEY.items() if env.get(key)), EMBEDDED)
 
 
 def connect(name: str, *, settings: ModelSettings) -> Model:
@@ -63,7 +69,7 @@ def connect(name: str, *, settings: ModelSettings) -> Model:
         from rlm_worker.models.embedded import EmbeddedModel  # noqa: PLC0415  # lazy, see above
 
         return EmbeddedModel(name.partition(":")[2] or None, settings=settings)
-    if name.startswith(("http://", "https://")):
+    if name.startswith(_URL):
         return _connect_url(name, settings=settings)
     if ":" in name:
         from rlm_worker.models.providers import open_provider  # noqa: PLC0415  # lazy, see above

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -151,7 +152,9 @@ def _start(hosting: Hosting) -> _State:
             env=_bare_environment(),
             start_new_session=True,  # it outlives the user that happened to start it
         )
-    return _wait_for_state(hosting, process)
+    state = _wait_for_state(hosting, process)
+    threading.Thread(target=process.wait, name="reap-embedded-model", daemon=True).start()
+    return state
 
 
 def _bare_environment() -> dict[str, str]:

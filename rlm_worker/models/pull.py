@@ -101,7 +101,8 @@ def _verify(task: _Pull, file: Path) -> None:
     if (size, digest) == (task.entry.size_bytes, task.entry.sha256):
         return
     file.unlink(missing_ok=True)
-    shutil.rmtree(task.shelf.partial_dir(task.entry), ignore_errors=True)
+    if file.parent != task.shelf.folder:
+        shutil.rmtree(file.parent, ignore_errors=True)  # this source's alone: the others may be half way
     raise SourceFailed(
         f"{size} bytes with sha256 {digest[:12]}… are not the pinned file ({task.entry.sha256[:12]}…) and were deleted"
     )
@@ -119,7 +120,7 @@ def _check_room(task: _Pull) -> None:
 
 def _from_file(task: _Pull, source: Path) -> Path:
     """A copy in the folder of partial files: the person's own file is never moved, and never deleted."""
-    target = task.shelf.partial_dir(task.entry) / "copy"
+    target = task.shelf.partial_dir(task.entry) / "copy" / "whole"
     target.parent.mkdir(parents=True, exist_ok=True)
     if source == task.shelf.path(task.entry):
         if not source.exists():
@@ -139,7 +140,7 @@ def _from_file(task: _Pull, source: Path) -> Path:
 def _from_hub(task: _Pull, template: str | None) -> Path:
     if not template or task.entry.hub_repository is None:
         raise SourceFailed
-    target = task.shelf.partial_dir(task.entry) / "hub"
+    target = task.shelf.partial_dir(task.entry) / "hub" / "whole"
     target.parent.mkdir(parents=True, exist_ok=True)
     url = template.format(repository=task.entry.hub_repository, file=task.entry.hub_file)
     if not url.startswith(("http://", "https://")):

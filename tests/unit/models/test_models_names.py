@@ -100,6 +100,10 @@ class TestDefaults:
         env = {"CUSTODY_MODEL": "a:b", "CUSTODY_SUB_MODEL": "embedded", "OPENAI_API_KEY": "k"}
         assert (default_root(env), default_sub(env)) == ("a:b", "embedded")
 
+    def test_a_server_of_ones_own_answers_both(self) -> None:
+        env = {"CUSTODY_MODEL": "http://127.0.0.1:8000/v1#m"}
+        assert default_sub(env) == default_root(env) == env["CUSTODY_MODEL"]
+
     def test_a_key_chooses_its_provider(self) -> None:
         assert default_root({"OPENAI_API_KEY": "k"}).startswith("openai:")
         assert default_sub({"GROQ_API_KEY": "k"}).startswith("groq:")
