@@ -3,7 +3,6 @@
 import io
 import json
 
-import golden_job as golden
 import pytest
 from rich.console import Console, RenderableType
 
@@ -15,6 +14,7 @@ from controlplane.cli.shapes import job_document
 from rlm_worker.contracts import trace as t
 from rlm_worker.contracts.result import CitationReport, Proposal
 from rlm_worker.contracts.trace import TraceRecord
+from tests.unit.cli import golden_job as golden
 
 
 def _text(renderable: RenderableType, *, width: int = 100) -> str:
