@@ -1,5 +1,6 @@
 """What a call costs: nothing on this machine, a price set by hand, or the genai-prices list. Unknown stays unknown."""
 
+from contextlib import suppress
 from decimal import Decimal
 from typing import Protocol
 
@@ -37,7 +38,7 @@ class SetByHand:
 
 
 class Listed:
-    """The price of a model in the list that genai-prices carries; looked up offline."""
+    """The price of a model in the list that genai-prices carries, by its URL, else by its provider; looked up offline."""
 
     def __init__(
         self, model: str, *, provider_id: str | None = None, provider_url: str | None = None
@@ -57,9 +58,10 @@ class Listed:
             cache_read_tokens=usage.cached_input_tokens or None,
             output_tokens=usage.output_tokens,
         )
-        try:
-            if self._provider_url is not None:
+        if self._provider_url is not None:
+            with suppress(LookupError, ValueError):
                 return calc_price(tokens, self._model, provider_api_url=self._provider_url).total_price
-            return calc_price(tokens, self._model, provider_id=self._provider_id).total_price
-        except (LookupError, ValueError):
-            return None
+        if self._provider_id is not None:
+            with suppress(LookupError, ValueError):
+                return calc_price(tokens, self._model, provider_id=self._provider_id).total_price
+        return None

@@ -73,7 +73,8 @@ def open_provider(name: str, *, settings: ModelSettings) -> "DirectModel":
             wanted = str(error).split(" or pass", 1)[0].replace("`", "")
             raise NotAuthorised(name, f"{provider} is not set up. {wanted}") from error
         raise UnknownModel(name, f"{provider} has no such model ({excerpt(str(error))})") from error
-    price = SetByHand(settings.price) if settings.price else Listed(model_name, provider_url=model.base_url)
+    listed = Listed(model_name, provider_url=model.base_url, provider_id=model.system)
+    price = SetByHand(settings.price) if settings.price else listed
     return DirectModel(name, model=model, price=price, temperature=settings.temperature)
 
 

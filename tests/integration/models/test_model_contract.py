@@ -289,6 +289,18 @@ def test_a_price_set_by_hand_is_charged() -> None:
             assert ask(model).cost_usd == Decimal("0.003")
 
 
+def test_a_named_provider_is_charged_by_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = {"prompt_tokens": 1_000_000, "completion_tokens": 0, "total_tokens": 1_000_000}
+    with ScriptedModel(always(Answer("x", usage=usage))) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        model = connect("openai-chat:gpt-4o-mini", settings=ModelSettings())
+        assert model.price_known()
+        assert ask(model).cost_usd == Decimal("0.15")
+        assert model.estimate(ASK, max_output_tokens=1_000_000).cost_usd > Decimal("0.60")
+        assert server.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
 class TestWireAlone:
     def test_a_server_without_a_feature_is_asked_again_without_it(self) -> None:
         def script(request, n):
