@@ -151,7 +151,7 @@ class Repl:
         if self._closing is not None:
             return self._closing
         if cell.state_lost:
-            self._check_memory(cell)
+            self._check_crash(cell)
             await self._open("state_lost")
         self.meter.check_cell()
         if cell.outcome == "error":
@@ -187,6 +187,8 @@ class Repl:
         match cell.error_type:
             case "BudgetExceeded" if self.host.last_refusal is not None:
                 return _exhausted_by(self.host.last_refusal)
+            case "MemoryError":
+                return Exhausted("sandbox_memory", str(self._memory_limit), "more", message)
             case "SubcallError":
                 return Failed("model_error", message)
             case _:
@@ -205,10 +207,19 @@ class Repl:
         }
         return len(last) == count and len(seen) == 1
 
-    def _check_memory(self, cell: CellFinished) -> None:
-        limit = min(self.spec.sandbox_policy.memory_bytes, self.meter.budget.max_sandbox_memory_bytes)
-        if cell.outcome == "crashed" and cell.memory_bytes >= limit * 0.9:
-            raise BudgetExceeded("sandbox_memory", limit=limit, spent=cell.memory_bytes)
+    def _check_crash(self, cell: CellFinished) -> None:
+        """A sandbox that died at its own limit ended by that limit."""
+        if cell.outcome != "crashed":
+            return
+        memory, cpu_ms = self._memory_limit, self.meter.budget.max_sandbox_cpu_ms
+        if cell.memory_bytes >= memory * 0.9:
+            raise BudgetExceeded("sandbox_memory", limit=memory, spent=cell.memory_bytes)
+        if cpu_ms is not None and cell.cpu_ms >= cpu_ms * 0.9:
+            raise BudgetExceeded("sandbox_cpu", limit=cpu_ms, spent=cell.cpu_ms)
+
+    @property
+    def _memory_limit(self) -> int:
+        return min(self.spec.sandbox_policy.memory_bytes, self.meter.budget.max_sandbox_memory_bytes)
 
     def _begin_closing(self, exhausted: Exhausted) -> None:
         self._closing = exhausted

@@ -70,7 +70,7 @@ class TraceWriter:
         return done
 
     async def write(self, *events: TraceEvent) -> None:
-        """Record events and return when they are durable."""
+        """Record events and return when they, and all added before them, are durable."""
         await asyncio.shield(self.add(*events))
 
     async def close(self) -> None:
@@ -81,13 +81,14 @@ class TraceWriter:
 
     async def _flush(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._pending:
+        while self._pending or self._waiters:
             group, self._pending = self._pending[:_GROUP], self._pending[_GROUP:]
             waiters = [] if self._pending else self._waiters
             if not self._pending:
                 self._waiters = []
             try:
-                await loop.run_in_executor(self._thread, self._record, group)
+                if group:
+                    await loop.run_in_executor(self._thread, self._record, group)
             except GatewayRefused as refused:
                 self._fail(refused, waiters)
                 return

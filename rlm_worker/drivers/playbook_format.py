@@ -95,18 +95,17 @@ class Cell(Contract):
 
 
 class PlaybookText(Contract):
-    """A playbook that can be read: its front matter and its cells, in order."""
+    """A playbook that can be read: its front matter, where it has one, and its cells, in order."""
 
-    meta: PlaybookMeta
+    meta: PlaybookMeta | None
     cells: tuple[Cell, ...]
 
 
 def parse(text: str) -> PlaybookText:
-    """Read a playbook, or raise PlaybookError at the first line that is wrong."""
+    """Read a playbook, or raise PlaybookError at the first line that is wrong. Front matter may be left out."""
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
-    opening, closing = _fences(lines)
-    meta = _meta(lines[opening + 1 : closing], first_line=opening + 2)
-    cells = tuple(_cells(lines, after=closing + 1))
+    meta, after = _front_matter(lines)
+    cells = tuple(_cells(lines, after=after))
     if not cells:
         raise PlaybookError(len(lines), "there is no code: begin a cell with a line '# %% title'")
     for cell in cells:
@@ -114,17 +113,21 @@ def parse(text: str) -> PlaybookText:
     return PlaybookText(meta=meta, cells=cells)
 
 
-def _fences(lines: list[str]) -> tuple[int, int]:
+def _front_matter(lines: list[str]) -> tuple[PlaybookMeta | None, int]:
+    """The front matter, if the file begins with it, and the index of the first line after it."""
     opening = next((number for number, line in enumerate(lines) if line.strip()), 0)
     if lines[opening].startswith("#!"):
         opening += 1
     if opening >= len(lines) or lines[opening].rstrip() != _FENCE:
-        raise PlaybookError(
-            opening + 1, f"a playbook begins with a line {_FENCE!r} and its front matter as TOML"
-        )
+        return None, 0
+    closing = _closing_fence(lines, opening)
+    return _meta(lines[opening + 1 : closing], first_line=opening + 2), closing + 1
+
+
+def _closing_fence(lines: list[str], opening: int) -> int:
     for number in range(opening + 1, len(lines)):
         if lines[number].rstrip() == _FENCE:
-            return opening, number
+            return number
         if not lines[number].startswith("#"):
             raise PlaybookError(
                 number + 1,

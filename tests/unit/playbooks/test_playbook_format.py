@@ -44,8 +44,7 @@ def test_a_schema_may_be_given_as_json():
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
-        ("", 1, "begins with"),
-        ("x = 1\n", 1, "begins with"),
+        ("", 1, "no code"),
         ("# ---\n# name = 'x'\n", 3, "not closed"),
         ("# ---\n# name = 'x'\nx = 1\n# ---\n", 3, "not closed"),
         (FRONT, 10, "no code"),
@@ -96,3 +95,10 @@ def test_any_text_is_read_or_refused_with_a_line(text):
     else:
         line = 1
     assert line >= 1
+
+
+def test_front_matter_may_be_left_out():
+    text = parse("x = 1\n# %% Next\nSUBMIT(answer=x)\n")
+
+    assert text.meta is None
+    assert [cell.title for cell in text.cells] == ["", "Next"]

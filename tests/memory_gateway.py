@@ -1,0 +1,122 @@
+"""A gateway in memory for worker tests; the gateway's contract suite runs over it and over the real one."""
+
+import threading
+
+from rlm_worker.contracts import JobResult, JobSpec, TraceRecord
+from rlm_worker.contracts.gateway import (
+    AwaitOrdersRequest,
+    ChainRefused,
+    Claimed,
+    ClaimRequest,
+    Desired,
+    Lease,
+    LeaseLost,
+    NotClaimed,
+    ReadTraceAnswer,
+    ReadTraceRequest,
+    RecordAnswer,
+    RecordRequest,
+    RenewAnswer,
+    RenewRequest,
+    SettleAnswer,
+    SettleRequest,
+    Steer,
+)
+from rlm_worker.contracts.trace import GENESIS, BrokenChain, check_link
+
+
+class MemoryGateway:
+    """One job, no database. Orders are given by `order`; the lease is lost by `expire`."""
+
+    def __init__(self, spec: JobSpec, *, ttl_ms: int = 15_000) -> None:
+        self.spec = spec
+        self.records: list[TraceRecord] = []
+        self.result: JobResult | None = None
+        self.refused_writes = 0
+        self._ttl_ms = ttl_ms
+        self._fence = 0
+        self._live = False
+        self._desired: Desired = "run"
+        self._steers: list[Steer] = []
+        self._changed = threading.Condition()
+
+    def order(self, desired: Desired) -> None:
+        with self._changed:
+            self._desired = desired
+            self._changed.notify_all()
+
+    def steer(self, text: str) -> None:
+        with self._changed:
+            self._steers.append(Steer(steer_id=len(self._steers) + 1, text=text))
+            self._changed.notify_all()
+
+    def expire(self) -> None:
+        with self._changed:
+            self._live = False
+            self._changed.notify_all()
+
+    def claim(self, request: ClaimRequest) -> Claimed | NotClaimed:
+        if self.result is not None:
+            return NotClaimed(reason="not_ready", detail="settled")
+        if self._live:
+            return NotClaimed(reason="leased")
+        self._fence += 1
+        self._live = True
+        lease = Lease(job_id=request.job_id, attempt=self._fence, fence=self._fence, ttl_ms=self._ttl_ms)
+        return Claimed(spec=self.spec, lease=lease, trace_events=len(self.records), trace_head=self._head)
+
+    @property
+    def _head(self) -> str:
+        return self.records[-1].hash if self.records else GENESIS
+
+    def _check(self, fence: int) -> None:
+        if not self._live or fence != self._fence:
+            self.refused_writes += 1
+            raise LeaseLost(f"fence {fence} is stale")
+
+    def renew(self, request: RenewRequest) -> RenewAnswer:
+        self._check(request.fence)
+        return self._answer(request.steer_seen)
+
+    def _answer(self, steer_seen: int) -> RenewAnswer:
+        fresh = tuple(steer for steer in self._steers if steer.steer_id > steer_seen)
+        return RenewAnswer(desired=self._desired, steers=fresh, ttl_ms=self._ttl_ms)
+
+    def await_orders(self, request: AwaitOrdersRequest) -> RenewAnswer:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    not self._live or self._desired != request.seen or len(self._steers) > request.steer_seen
+                ),
+                timeout=request.timeout_ms / 1000,
+            )
+        self._check(request.fence)
+        return self._answer(request.steer_seen)
+
+    def record(self, request: RecordRequest) -> RecordAnswer:
+        self._check(request.fence)
+        head = self._head
+        for seq, record in enumerate(request.records, start=len(self.records)):
+            try:
+                check_link(record, seq=seq, prev=head)
+            except BrokenChain as error:
+                raise ChainRefused(str(error)) from error
+            head = record.hash
+        self.records.extend(request.records)
+        return RecordAnswer(events=len(self.records), head=self._head)
+
+    def read_trace(self, request: ReadTraceRequest) -> ReadTraceAnswer:
+        self._check(request.fence)
+        page = self.records[request.after : request.after + request.limit]
+        return ReadTraceAnswer(records=tuple(page), more=request.after + len(page) < len(self.records))
+
+    def settle(self, request: SettleRequest) -> SettleAnswer:
+        if self.result is not None and request.fence == self._fence and request.result == self.result:
+            return SettleAnswer(accepted=True, receipt_id="1")
+        self._check(request.fence)
+        ref = request.result.trace_ref
+        if (ref.events, ref.head) != (len(self.records), self._head):
+            raise ChainRefused("the result does not stand at the end of the trace")
+        self.result = request.result
+        self._live = False
+        return SettleAnswer(accepted=True, receipt_id="1")
