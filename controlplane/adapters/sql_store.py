@@ -1,6 +1,5 @@
 """The store on SQLite: short transactions on two engines of different durability, and readers that never wait."""
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,19 @@ from controlplane.adapters.sql_accounts import SqlBudgets, SqlOutbox, SqlSteers
 from controlplane.adapters.sql_history import SqlHistory, SqlTasks, SqlTraces
 from controlplane.adapters.sql_jobs import SqlJobs, SqlLeases, to_lease
 from controlplane.errors import Unavailable
-from controlplane.ports import Durability, Orders
+from controlplane.notice import Notice
+from controlplane.ports import (
+    Budgets,
+    Durability,
+    History,
+    Jobs,
+    Leases,
+    Orders,
+    Outbox,
+    Steers,
+    Tasks,
+    Traces,
+)
 
 _POLL_SECONDS = 0.02
 
@@ -24,36 +35,14 @@ class SqlTransaction:
 
     def __init__(self, connection: sa.Connection) -> None:
         self.now_ms: int = connection.exec_driver_sql(f"SELECT {sqlite.NOW_MS}").scalar_one()
-        self.jobs = SqlJobs(connection, now_ms=self.now_ms)
-        self.tasks = SqlTasks(connection)
-        self.leases = SqlLeases(connection, now_ms=self.now_ms)
-        self.history = SqlHistory(connection, now_ms=self.now_ms)
-        self.traces = SqlTraces(connection)
-        self.budgets = SqlBudgets(connection, now_ms=self.now_ms)
-        self.outbox = SqlOutbox(connection, now_ms=self.now_ms)
-        self.steers = SqlSteers(connection, now_ms=self.now_ms)
-
-
-class Notice:
-    """Tells the threads of this process that something was committed."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._count = 0
-
-    @property
-    def count(self) -> int:
-        return self._count
-
-    def announce(self) -> None:
-        with self._changed:
-            self._count += 1
-            self._changed.notify_all()
-
-    def wait(self, seen: int, *, timeout: float) -> bool:
-        """Wait until something was announced after `seen`."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._count != seen, timeout=timeout)
+        self.jobs: Jobs = SqlJobs(connection, now_ms=self.now_ms)
+        self.tasks: Tasks = SqlTasks(connection)
+        self.leases: Leases = SqlLeases(connection, now_ms=self.now_ms)
+        self.history: History = SqlHistory(connection, now_ms=self.now_ms)
+        self.traces: Traces = SqlTraces(connection)
+        self.budgets: Budgets = SqlBudgets(connection, now_ms=self.now_ms)
+        self.outbox: Outbox = SqlOutbox(connection, now_ms=self.now_ms)
+        self.steers: Steers = SqlSteers(connection, now_ms=self.now_ms)
 
 
 class SqlWatch:

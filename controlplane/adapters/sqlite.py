@@ -24,15 +24,10 @@ def library() -> ModuleType:
     return carried if carried.sqlite_version_info >= SOUND else sqlite3
 
 
-def note() -> str:
-    """What an operator should know about the SQLite in use; empty when nothing."""
+def version() -> tuple[str, bool]:
+    """SQLite in use, and whether several processes may write with it without risk."""
     used = library()
-    if used.sqlite_version_info >= SOUND:
-        return ""
-    return (
-        f"SQLite {used.sqlite_version} can corrupt a database that several processes write (fixed in 3.51.3): "
-        "install the package pysqlite3 0.6.1 or newer"
-    )
+    return str(used.sqlite_version), used.sqlite_version_info >= SOUND
 
 
 def engine(path: Path, *, synchronous: Literal["FULL", "NORMAL"], read_only: bool = False) -> sa.Engine:

@@ -108,6 +108,13 @@ class LoseLease:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HandBack:
+    """The holder lets go of a job that is not finished, because its process ends."""
+
+    fence: Fence
+
+
+@dataclass(frozen=True, kw_only=True)
 class OrderStop:
     order: Order
     by: str
@@ -161,6 +168,7 @@ JobCommand = (
     | ClaimJob
     | StartJob
     | LoseLease
+    | HandBack
     | OrderStop
     | ObserveStop
     | VerifyStop

@@ -118,6 +118,15 @@ class LeaseEnded:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LeaseReleased:
+    """The holder gave its lease back; the job is none the worse for it."""
+
+    kind: ClassVar = "lease_released"
+    job_id: str
+    fence: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobRequeued:
     kind: ClassVar = "job_retry_scheduled"
     job_id: str
@@ -214,6 +223,7 @@ JobEvent = (
     | JobLeased
     | JobStarted
     | LeaseEnded
+    | LeaseReleased
     | JobRequeued
     | JobQuarantined
     | StopRequested

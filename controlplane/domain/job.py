@@ -5,6 +5,7 @@ from typing import assert_never
 
 from controlplane.domain.commands import (
     ClaimJob,
+    HandBack,
     JobCommand,
     LoseLease,
     ObserveStop,
@@ -31,6 +32,7 @@ from controlplane.domain.events import (
     JobSubmitted,
     LateWriteRejected,
     LeaseEnded,
+    LeaseReleased,
     StopProved,
     StopRequested,
     StopSeen,
@@ -85,7 +87,7 @@ class JobState:
         return self.state == "queued" and self.desired == "run"
 
 
-def decide(state: JobState, command: JobCommand) -> list[JobEvent]:  # noqa: C901, PLR0911 - one line per command
+def decide(state: JobState, command: JobCommand) -> list[JobEvent]:  # noqa: C901, PLR0911, PLR0912 - one line per command
     """Answer a command with the events it causes; an empty list means: already so, or not possible any more."""
     match command:
         case SubmitJob():
@@ -97,6 +99,8 @@ def decide(state: JobState, command: JobCommand) -> list[JobEvent]:  # noqa: C90
             return [JobStarted(job_id=state.job_id, fence=command.fence)] if state.state == "leased" else []
         case LoseLease():
             return _lose_lease(state, command)
+        case HandBack():
+            return _hand_back(state, command)
         case OrderStop():
             return _order_stop(state, command)
         case ObserveStop():
@@ -166,6 +170,16 @@ def _lose_lease(state: JobState, command: LoseLease) -> list[JobEvent]:
     if state.desired == "pause":
         return [lost, StopProved(job_id=state.job_id, at_ms=command.at_ms), JobHeld(job_id=state.job_id)]
     return [lost, JobRequeued(job_id=state.job_id, generation=state.generation + 1)]
+
+
+def _hand_back(state: JobState, command: HandBack) -> list[JobEvent]:
+    """Stopping is left to its worker: a job that shall end must not become ready again."""
+    if not state.is_leased or command.fence != state.fence or state.desired in ("stop", "kill"):
+        return []
+    released = LeaseReleased(job_id=state.job_id, fence=state.fence)
+    if state.desired == "pause":
+        return [released, JobHeld(job_id=state.job_id)]
+    return [released, JobRequeued(job_id=state.job_id, generation=state.generation + 1)]
 
 
 def _ended_by_stop(state: JobState, *, at_ms: int) -> list[JobEvent]:
@@ -269,6 +283,8 @@ def evolve(state: JobState, event: JobEvent) -> JobState:  # noqa: C901, PLR0911
             return replace(state, state="running")
         case LeaseEnded():
             return replace(state, is_leased=False, losses=state.losses + 1)
+        case LeaseReleased():
+            return replace(state, is_leased=False)
         case JobRequeued():
             return replace(state, state="queued", generation=event.generation)
         case JobQuarantined():

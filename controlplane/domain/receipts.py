@@ -15,6 +15,7 @@ RECEIPTED = frozenset(
         "job_submitted",
         "job_leased",
         "lease_lost",
+        "lease_released",
         "job_dead_lettered",
         "job_stop_requested",
         "job_stop_observed",

@@ -98,7 +98,8 @@ def apply_job(
     task_row, _ = apply_task(tx, desk, row=task_row, events=events, actor=actor)
     tx.jobs.save(saved)
     if row.state.is_leased and not state.is_leased:
-        tx.leases.drop(state.job_id, outcome="handed_back" if state.state == "held" else "lost")
+        lost = state.losses != row.state.losses
+        tx.leases.drop(state.job_id, outcome="lost" if lost else "handed_back")
     if state.generation != row.state.generation:
         tx.outbox.add(state.job_id, generation=state.generation)
     return saved, task_row
@@ -132,7 +133,7 @@ def end_job(
     mark = CheckpointSaved(digest=digest(snapshot))
     task_row, proofs = apply_task(tx, desk, row=task_row, events=[*events, *folding, mark], actor=actor)
     tx.history.save_checkpoint(folded.task_id, seq=task_row.version - 1, state=snapshot, digest=mark.digest)
-    tx.leases.drop(state.job_id, outcome="lost" if actor == "lease_reaper" else result.status)
+    tx.leases.drop(state.job_id, outcome="lost" if state.losses != row.state.losses else result.status)
     ended = replace(
         row,
         state=state,

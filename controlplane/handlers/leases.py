@@ -6,7 +6,7 @@ from functools import reduce
 
 from controlplane.crashpoints import crash_here
 from controlplane.domain import budget, job
-from controlplane.domain.commands import ClaimJob, LoseLease
+from controlplane.domain.commands import ClaimJob, HandBack, LoseLease
 from controlplane.domain.events import JobLeased
 from controlplane.domain.ids import Fence
 from controlplane.domain.job import JobState
@@ -180,3 +180,17 @@ def lose(desk: Desk, lease: Lease, *, reason: str, by: str = "lease_reaper") -> 
             )
             end_job(tx, desk, rows=rows, events=events, result=result, actor=by)
     desk.store.announce()
+
+
+def hand_back(desk: Desk, *, worker_id: str) -> int:
+    """Let go of everything a worker of this process holds, so that others go on with it; return how many jobs."""
+    with desk.store.read() as tx:
+        held = [lease for lease in tx.leases.all() if lease.worker_id == worker_id]
+    for lease in held:
+        with desk.store.write() as tx:
+            rows = load(tx, lease.job_id)
+            events = job.decide(rows[0].state, HandBack(fence=lease.fence))
+            apply_job(tx, desk, rows=rows, events=events, actor=worker_id)
+    if held:
+        desk.store.announce()
+    return len(held)

@@ -1,0 +1,227 @@
+"""Settings become an App; an App and a worker become a runtime. The only module that names every adapter."""
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from controlplane.adapters import processes, sqlite
+from controlplane.adapters.evidence import EvidenceRoom
+from controlplane.adapters.ids import new_id
+from controlplane.adapters.sql_store import SqlStore
+from controlplane.config import Settings
+from controlplane.domain.commands import JobRequest, Order
+from controlplane.errors import InvalidRequest
+from controlplane.gateway import LocalGateway
+from controlplane.handlers import control, leases, queries, submit, verify
+from controlplane.ports import Desk, Rules
+from controlplane.views import JobView, ReceiptView, TaskView
+from controlplane.watchdogs import dispatcher, lease_reaper
+from controlplane.watchdogs.loop import Loop
+from rlm_worker.contracts import EvidenceRef, TraceRecord
+from rlm_worker.contracts.gateway import JOBS_QUEUE
+
+if TYPE_CHECKING:
+    import dramatiq
+
+    from controlplane.adapters.sql_broker import SqlBroker
+
+log = logging.getLogger(__name__)
+
+#: Works on one job: claims it, runs it, settles it.
+Run = Callable[[str, int], None]
+#: Milliseconds after which an idle queue is looked at again for wake-ups of other processes.
+_IDLE_MS = 50
+
+
+class App:
+    """What can be asked of the control plane: every command of a person, and the gateway of a worker."""
+
+    def __init__(self, settings: Settings, *, store: SqlStore, evidence: EvidenceRoom) -> None:
+        self.settings = settings
+        self.store = store
+        self.evidence = evidence
+        self.desk = Desk(store=store, rules=_rules(settings), new_id=new_id, is_gone=processes.is_gone)
+
+    def stage(self, paths: Sequence[Path]) -> tuple[EvidenceRef, ...]:
+        return tuple(staged.ref for staged in self.evidence.stage(paths))
+
+    def submit(self, request: JobRequest) -> JobView:
+        return queries.job(self.desk, submit.submit(self.desk, request))
+
+    def stop(self, job_id: str, *, order: Order = "stop", by: str, reason: str = "") -> JobView:
+        """Order a stop. A job that has ended is left as it is: its view tells how it ended."""
+        whole = queries.resolve(self.desk, job_id)
+        control.stop(self.desk, whole, order=order, by=by, reason=reason)
+        return queries.job(self.desk, whole)
+
+    def steer(self, job_id: str, text: str, *, by: str) -> int:
+        """Leave an instruction for the next iteration; its number is what the worker acknowledges."""
+        return control.steer(self.desk, queries.resolve(self.desk, job_id), text=text, by=by)
+
+    def resume(self, job_id: str, *, by: str = "operator") -> JobView:
+        whole = queries.resolve(self.desk, job_id)
+        control.resume(self.desk, whole, by=by)
+        return queries.job(self.desk, whole)
+
+    def job(self, job_id: str) -> JobView:
+        return queries.job(self.desk, queries.resolve(self.desk, job_id))
+
+    def jobs(self, *, limit: int = 50, state: str | None = None, before: str | None = None) -> list[JobView]:
+        return queries.jobs(self.desk, limit=limit, state=state, before=before)
+
+    def trace(self, job_id: str, *, after: int = 0, limit: int = 1_000) -> list[TraceRecord]:
+        return queries.trace(self.desk, job_id, after=after, limit=limit)
+
+    def task(self, task_id: str) -> TaskView:
+        return queries.task(self.desk, task_id)
+
+    def receipts(self, task_id: str) -> tuple[ReceiptView, ...]:
+        return queries.task(self.desk, task_id).receipts
+
+    def verify_trace(self, job_id: str) -> int:
+        return verify.verify_trace(self.desk, queries.resolve(self.desk, job_id))
+
+    def verify_receipts(self, task_id: str) -> int:
+        return verify.verify_receipts(self.desk, task_id)
+
+    def gateway(self) -> LocalGateway:
+        return LocalGateway(self.desk)
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def _rules(settings: Settings) -> Rules:
+    return Rules(
+        lease_ttl_ms=int(settings.lease_seconds * 1000),
+        max_attempts=settings.max_attempts,
+        tenant_concurrency=settings.tenant_concurrency,
+        default_tenant=settings.tenant,
+        resend_after_ms=int(settings.resend_seconds * 1000),
+    )
+
+
+def open_app(settings: Settings) -> App:
+    """Open a home, and make it when it is not there. Starts nothing."""
+    try:
+        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(
+            f"the home {str(settings.home)!r} cannot be made: {error.strerror}. Choose another with --home"
+        ) from error
+    return App(settings, store=SqlStore(settings.database), evidence=EvidenceRoom(settings.home))
+
+
+def sqlite_version() -> tuple[str, bool]:
+    """SQLite in use, and whether several processes may write with it without risk."""
+    return sqlite.version()
+
+
+class EmbeddedRuntime:
+    """A worker in this process, with the watchdogs it needs. With `only_jobs` it works on these and no others."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        only_jobs: AbstractSet[str] | None = None,
+        make_run: Callable[[App, str], Run] | None = None,
+    ) -> None:
+        self._app = app
+        self._only_jobs = None if only_jobs is None else frozenset(only_jobs)
+        self._make_run = make_run or _runner
+        self.worker_id = processes.worker_id()
+        self._queue = JOBS_QUEUE if only_jobs is None else f"{JOBS_QUEUE}.{secrets.token_hex(8)}"
+        self._broker: SqlBroker | None = None
+        self._worker: dramatiq.Worker | None = None
+        self._loops: list[Loop] = []
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to take up work. A second start does nothing."""
+        if self._worker is not None:
+            return
+        # Whoever only looks at jobs does not pay for the queue and the worker.
+        import dramatiq  # noqa: PLC0415
+
+        from controlplane.adapters.sql_broker import SqlBroker  # noqa: PLC0415
+        from rlm_worker.actor import declare  # noqa: PLC0415
+
+        self._broker = SqlBroker(self._app.store.path)
+        self._broker.drop_stale()
+        run = self._make_run(self._app, self.worker_id)
+
+        def take_up(job_id: str, generation: int) -> None:
+            # While this process stops, its wake-ups are left to others.
+            if self._worker is not None:
+                run(job_id, generation)
+
+        actor = declare(self._broker, run=take_up, queue_name=self._queue)
+        threads = self._app.settings.worker_threads
+        self._worker = dramatiq.Worker(self._broker, worker_threads=threads, worker_timeout=_IDLE_MS)
+        # More would sit behind a long job while another worker is idle.
+        self._worker.queue_prefetch = threads
+        self._worker.start()
+        self._watch(lambda job_id, generation: _discard(actor.send(job_id, generation)))
+
+    def _watch(self, send: dispatcher.Send) -> None:
+        desk = self._app.desk
+        if self._only_jobs is not None:
+            lease_reaper.run_once(desk)
+            dispatcher.wake(desk, send=send, jobs=self._only_jobs)
+        self._loops = [
+            Loop(
+                "dispatcher",
+                lambda: _discard(dispatcher.run_once(desk, send=send, only_jobs=self._only_jobs)),
+                interval=dispatcher.INTERVAL,
+                notice=self._app.store.notice,
+            ),
+            Loop(
+                "lease_reaper",
+                lambda: _discard(lease_reaper.run_once(desk)),
+                interval=lease_reaper.INTERVAL,
+            ),
+        ]
+        for loop in self._loops:
+            loop.start()
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Stop taking work, give back what is not finished, and wait for the threads. A second stop does nothing."""
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        for loop in self._loops:
+            loop.stop()
+        leases.hand_back(self._app.desk, worker_id=self.worker_id)
+        seconds = self._app.settings.drain_seconds if timeout is None else timeout
+        worker.stop(timeout=int(seconds * 1000))
+        # For a claim that was under way at the first time.
+        leases.hand_back(self._app.desk, worker_id=self.worker_id)
+        assert self._broker is not None
+        if self._only_jobs is not None:
+            self._broker.flush(self._queue)
+        self._broker.close()
+
+
+def _discard(_answer: object) -> None:
+    """For callers that have no use for the answer."""
+
+
+def _runner(app: App, worker_id: str) -> Run:
+    from rlm_worker.actor import Runner  # noqa: PLC0415
+    from rlm_worker.config import WorkerSettings  # noqa: PLC0415
+    from rlm_worker.job import EvidenceKeeper, Parts  # noqa: PLC0415
+    from rlm_worker.models.settings import ModelSettings  # noqa: PLC0415
+
+    keeper = EvidenceKeeper(seal=app.evidence.seal, changed=app.evidence.changed)
+    settings = WorkerSettings(models=ModelSettings.from_env())
+    return Runner(Parts(gateway=app.gateway(), worker_id=worker_id, settings=settings, evidence=keeper)).run

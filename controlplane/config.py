@@ -1,0 +1,114 @@
+"""Settings: one frozen value, read once. A flag wins over CUSTODY_*, which wins over the TOML file."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args
+
+from controlplane.errors import InvalidRequest
+
+_PREFIX = "CUSTODY_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that can be set about an installation. Keys of providers are not here: the worker alone reads them."""
+
+    #: Folder of the database and of staged evidence.
+    home: Path = Path(".custody")
+    tenant: str = "local"
+    #: A worker that is silent this long has lost its job.
+    lease_seconds: float = 15.0
+    #: Jobs that one process works on at once.
+    worker_threads: int = 2
+    #: Workers a job may take down before it is quarantined.
+    max_attempts: int = 3
+    #: Jobs of one tenant at work at once; none means as many as there are workers.
+    tenant_concurrency: int | None = None
+    #: A ready job that nobody took up is announced again after this time.
+    resend_seconds: float = 5.0
+    #: Time a stopping process gives its jobs to let go.
+    drain_seconds: float = 10.0
+    model: str | None = None
+    sub_model: str | None = None
+    #: Longest time of one cell.
+    cell_seconds: float = 300.0
+    #: Where each value comes from: default, a file, a variable or a flag.
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def database(self) -> Path:
+        return self.home / "custody.db"
+
+
+def load_settings(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    env: Mapping[str, str] = os.environ,
+    folder: Path | None = None,
+) -> Settings:
+    """Read flags, environment and file, in this order of rank."""
+    given: dict[str, tuple[Any, str]] = {}
+    known = {item.name: item for item in fields(Settings) if item.name != "sources"}
+    layers = [_from_flags(flags or {}), _from_env(env)]
+    home = next((layer["home"][0] for layer in layers if "home" in layer), Settings.home)
+    layers.append(_from_file(folder or Path.cwd(), home=Path(home)))
+    for layer in layers:
+        for name, (value, source) in layer.items():
+            if name not in known:
+                raise InvalidRequest(f"{source}: there is no setting {name!r}. There are: {', '.join(known)}")
+            given.setdefault(name, (_typed(name, value, source=source, kind=known[name].type), source))
+    sources = {name: given[name][1] if name in given else "default" for name in known}
+    return Settings(**{name: value for name, (value, _) in given.items()}, sources=sources)
+
+
+def setting_rows(settings: Settings) -> list[tuple[str, str, str]]:
+    """Name, value and source of every setting, for people."""
+    return [
+        (
+            name,
+            "" if (value := getattr(settings, name)) is None else str(value),
+            settings.sources.get(name, "default"),
+        )
+        for name in (item.name for item in fields(Settings))
+        if name != "sources"
+    ]
+
+
+def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:
+    return {
+        name: (value, f"--{name.replace('_', '-')}") for name, value in flags.items() if value is not None
+    }
+
+
+def _from_env(env: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    # Other parts read variables of the same prefix, so only known names are taken from here.
+    names = {item.name: _PREFIX + item.name.upper() for item in fields(Settings) if item.name != "sources"}
+    return {name: (env[variable], variable) for name, variable in names.items() if env.get(variable)}
+
+
+def _from_file(folder: Path, *, home: Path) -> dict[str, tuple[Any, str]]:
+    found = next((path for path in (folder / "custody.toml", home / "config.toml") if path.is_file()), None)
+    if found is None:
+        return {}
+    try:
+        body = tomllib.loads(found.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidRequest(f"the settings file {str(found)!r} cannot be read: {error}") from error
+    return {name: (value, str(found)) for name, value in body.items()}
+
+
+def _typed(name: str, value: Any, *, source: str, kind: Any) -> Any:
+    wanted = next((part for part in get_args(kind) if part is not NoneType), kind)
+    try:
+        typed = wanted(value)
+    except (TypeError, ValueError):
+        typed = MISSING
+    is_bad = typed is MISSING or isinstance(value, bool) or (isinstance(typed, int | float) and typed <= 0)
+    if is_bad:
+        words = {int: "a whole number above zero", float: "a number above zero"}.get(wanted, "text")
+        raise InvalidRequest(f"{source}: {name} must be {words}, not {value!r}")
+    return typed
