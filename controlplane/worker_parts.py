@@ -7,7 +7,7 @@ Beside bootstrap the only module of the control plane that may do so.
 import os
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,12 +56,13 @@ class Playbook:
 
     name: str
     title: str
-    description: str
     source: str
-    output_schema: "JsonObject"
-    budget: str
-    #: Name: default value and description.
-    params: dict[str, tuple[Any, str]] = field(default_factory=dict)
+    description: str = ""
+    #: None: whoever asks says what the answer looks like.
+    output_schema: "JsonObject | None" = None
+    budget: str = ""
+    #: Name: default value and description; None: it takes any.
+    params: dict[str, tuple[Any, str]] | None = None
     cells: tuple[str, ...] = ()
 
 
@@ -260,7 +261,7 @@ def _read_playbook(path: Path) -> Playbook:
 
     try:
         source = path.read_text(encoding="utf-8")
-        return _described(parse(source), source=source)
+        return _described(parse(source), name=path.stem, source=source)
     except FileNotFoundError:
         raise NotFound(f"there is no playbook file {str(path)!r}.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -269,8 +270,11 @@ def _read_playbook(path: Path) -> Playbook:
         raise InvalidRequest(f"the playbook {str(path)!r} is not right, {error}") from None
 
 
-def _described(text: "PlaybookText", *, source: str) -> Playbook:
+def _described(text: "PlaybookText", *, name: str, source: str) -> Playbook:
+    cells = tuple(cell.title for cell in text.cells)
     meta = text.meta
+    if meta is None:
+        return Playbook(name=name, title=name, source=source, cells=cells)
     return Playbook(
         name=meta.name,
         title=meta.title,
@@ -279,7 +283,7 @@ def _described(text: "PlaybookText", *, source: str) -> Playbook:
         output_schema=meta.schema_of_output(),
         budget=meta.budget,
         params={name: (param.default, param.description) for name, param in meta.params.items()},
-        cells=tuple(cell.title for cell in text.cells),
+        cells=cells,
     )
 
 

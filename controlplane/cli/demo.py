@@ -56,7 +56,7 @@ def demo(
         budget=budget,
         labels=("demo=true",),
     )
-    code = submit_and_work(prepared(typed, silent=as_json or quiet), home=home, manner=manner)
+    code = submit_and_work(prepared(typed, home=home, silent=as_json or quiet), home=home, manner=manner)
     if not as_json and not quiet:
         click.echo(_NEXT)
     return code

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controlplane import worker_parts
+from controlplane.bootstrap import sqlite_version
 from controlplane.cli.consoles import stdout_console
 from controlplane.cli.exits import Exit
 from controlplane.cli.figures import size
@@ -18,7 +19,7 @@ from controlplane.cli.flags import home_flag, json_flag
 from controlplane.cli.home import settings_of
 from controlplane.cli.safe import printable
 from controlplane.cli.shapes import write_json
-from controlplane.config import Settings
+from controlplane.config import Settings, setting_rows
 
 _LITTLE_DISK = 1 << 30
 
@@ -46,7 +47,7 @@ def doctor(*, as_json: bool, home: str | None) -> int:
     """
     settings = settings_of(home)
     report = worker_parts.sandbox_report()
-    findings = [_python(), _store(), *_sandbox(report), _home(settings), _driver(), _embedded()]
+    findings = [_python(), _store(), *_sandbox(report), _home(settings), _driver(settings), _embedded()]
     fine = all(finding.level != "fail" for finding in findings)
     if as_json:
         write_json(
@@ -124,8 +125,9 @@ def _home(settings: Settings) -> Finding:
     return Finding(name="home", level="ok", words=words)
 
 
-def _driver() -> Finding:
+def _driver(settings: Settings) -> Finding:
     root, sub = worker_parts.default_models()
+    root, sub = settings.model or root, settings.sub_model or sub
     keys = ", ".join(worker_parts.provider_keys()) or "none"
     if root is None:
         return Finding(

@@ -11,10 +11,11 @@ from pydantic import ValidationError
 from controlplane import worker_parts
 from controlplane.cli.exits import Refusal
 from controlplane.cli.parsing import Amount, parse_budget, parse_labels, parse_params
+from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest
 from controlplane.worker_parts import Playbook
 from rlm_worker.contracts import Budget, EvidenceRef, JsonObject
-from rlm_worker.contracts.job import ModelDriver, PlaybookDriver
+from rlm_worker.contracts.job import ModelDriver, PlaybookDriver, SandboxPolicy
 from rlm_worker.contracts.signature import SignatureError, fields_schema
 
 DEFAULT_OUTPUT = "answer: str, citations: list[Citation]"
@@ -47,7 +48,7 @@ class Resolved:
         return JobRequest(**fields)
 
 
-def resolve(typed: Typed) -> Resolved:
+def resolve(typed: Typed, *, settings: Settings) -> Resolved:
     """Check everything that can be checked without making anything."""
     if not typed.question.strip():
         raise Refusal("the question is empty: say what you want to know, in quotes.")
@@ -55,13 +56,14 @@ def resolve(typed: Typed) -> Resolved:
     playbook = None if typed.playbook is None else worker_parts.find_playbook(typed.playbook)
     schema = output_schema(typed.output, playbook=playbook)
     budget = merged_budget(parse_budget(typed.budget), playbook=playbook)
-    driver, sub_model = _choose(typed, playbook=playbook)
+    driver, sub_model = _choose(typed, playbook=playbook, settings=settings)
     request = JobRequest(
         task=typed.question.strip(),
         output_schema=schema,
         budget=budget,
         driver=driver,
         sub_model=sub_model,
+        sandbox_policy=SandboxPolicy(cell_seconds=settings.cell_seconds),
         params=_params(typed.params, playbook=playbook),
         labels=parse_labels(typed.labels),
     )
@@ -83,7 +85,8 @@ def evidence_path(text: str) -> Path:
 def output_schema(text: str | None, *, playbook: Playbook | None) -> JsonObject:
     """The schema asked for: fields, a JSON Schema file, else the playbook's, else an answer with citations."""
     if text is None:
-        return fields_schema(DEFAULT_OUTPUT) if playbook is None else playbook.output_schema
+        own = None if playbook is None else playbook.output_schema
+        return fields_schema(DEFAULT_OUTPUT) if own is None else own
     if text.endswith(".json") or Path(text).is_file():
         return _schema_file(text)
     try:
@@ -129,7 +132,7 @@ def merged_budget(typed: dict[str, Amount], *, playbook: Playbook | None) -> Bud
 
 def _params(texts: tuple[str, ...], *, playbook: Playbook | None) -> dict[str, Any]:
     typed = parse_params(texts)
-    if playbook is None:
+    if playbook is None or playbook.params is None:
         return typed
     unknown = [name for name in typed if name not in playbook.params]
     if unknown:
@@ -138,7 +141,9 @@ def _params(texts: tuple[str, ...], *, playbook: Playbook | None) -> dict[str, A
     return {name: default for name, (default, _) in playbook.params.items()} | typed
 
 
-def _choose(typed: Typed, *, playbook: Playbook | None) -> tuple[ModelDriver | PlaybookDriver, str]:
+def _choose(
+    typed: Typed, *, playbook: Playbook | None, settings: Settings
+) -> tuple[ModelDriver | PlaybookDriver, str]:
     root, sub = worker_parts.default_models()
     if playbook is not None:
         if typed.model is not None:
@@ -148,12 +153,12 @@ def _choose(typed: Typed, *, playbook: Playbook | None) -> tuple[ModelDriver | P
             )
         driver: ModelDriver | PlaybookDriver = PlaybookDriver(name=playbook.name, source=playbook.source)
     else:
-        root = typed.model or root
+        root = typed.model or settings.model or root
         if root is None:
             raise Refusal(_no_driver())
         worker_parts.check_model(root)
         driver = ModelDriver(model=root)
-    chosen = typed.sub_model or os.environ.get("CUSTODY_SUB_MODEL") or typed.model or sub
+    chosen = typed.sub_model or settings.sub_model or typed.model or sub
     worker_parts.check_model(chosen)
     return driver, chosen
 

@@ -37,7 +37,7 @@ def playbooks(ctx: click.Context, *, as_json: bool) -> None:
     table.add_column("what it does")
     table.add_column("parameters")
     for playbook in found:
-        table.add_row(playbook.name, Text(playbook.title), ", ".join(playbook.params))
+        table.add_row(playbook.name, Text(playbook.title), ", ".join(playbook.params or ()))
     console = stdout_console()
     console.print(table)
     console.print(
@@ -65,7 +65,7 @@ def _about(playbook: Playbook) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
-    fields = ", ".join(_properties(playbook.output_schema))
+    fields = ", ".join(_properties(playbook.output_schema or {})) or "what --output says"
     for name, value in (
         ("playbook", f"{playbook.name}: {playbook.title}"),
         ("about", playbook.description),
@@ -74,7 +74,7 @@ def _about(playbook: Playbook) -> RenderableType:
         ("cells", "\n".join(f"{number}. {title}" for number, title in enumerate(playbook.cells, 1))),
     ):
         grid.add_row(name, Text(printable(value)))
-    for name, (default, about) in playbook.params.items():
+    for name, (default, about) in (playbook.params or {}).items():
         grid.add_row("--param", Text(printable(f"{name}={json.dumps(default)}   {about}")))
     return Group(grid)
 
@@ -92,7 +92,7 @@ def _document(playbook: Playbook) -> JsonObject:
         "budget": playbook.budget,
         "params": {
             name: {"default": default, "description": about}
-            for name, (default, about) in playbook.params.items()
+            for name, (default, about) in (playbook.params or {}).items()
         },
         "output_schema": playbook.output_schema,
         "cells": list(playbook.cells),

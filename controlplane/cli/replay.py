@@ -42,7 +42,7 @@ def replay(job_id: str, *, verify: bool, trace_file: Path | None, as_json: bool,
             app.verify_trace(view.job_id)
         records = list(_checked(_records(app, view, trace_file)))
         _require_whole(view, records)
-    outcome = worker_parts.replay(view.spec, records)
+        outcome = worker_parts.replay(view.spec, records, seal=app.evidence.seal)
     if as_json:
         write_json({"job_id": view.job_id, "events": len(records), "chain": "whole", **outcome.document()})
     else:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from controlplane.cli.flags import home_flag, json_flag, quiet_flag
-from controlplane.cli.home import opened
+from controlplane.cli.home import opened, settings_of
 from controlplane.cli.inputs import Resolved, Typed, resolve
 from controlplane.cli.ready import ready_model, require_sandbox
 from controlplane.cli.shapes import job_document, write_json
@@ -56,13 +56,13 @@ def run(*, detach: bool, as_json: bool, quiet: bool, home: str | None, **typed: 
     JSON keys: see `custody jobs`, and spec; the answer is result.structured_output.
     """  # noqa: D301  # \b is click's mark for lines to keep
     manner = Manner(as_json=as_json, quiet=quiet)
-    resolved = prepared(Typed(**typed), silent=as_json or quiet)
+    resolved = prepared(Typed(**typed), home=home, silent=as_json or quiet)
     return submit_and_work(resolved, home=home, manner=manner, detach=detach)
 
 
-def prepared(typed: Typed, *, silent: bool) -> Resolved:
+def prepared(typed: Typed, *, home: str | None, silent: bool) -> Resolved:
     """Everything checked, and the models at hand; no job yet."""
-    resolved = resolve(typed)
+    resolved = resolve(typed, settings=settings_of(home))
     require_sandbox()
     request = resolved.request
     if isinstance(request.driver, ModelDriver):

@@ -6,10 +6,16 @@ from decimal import Decimal
 import pytest
 
 from controlplane.cli.exits import Refusal
-from controlplane.cli.inputs import Typed, output_schema, resolve
+from controlplane.cli.inputs import Resolved, Typed, output_schema
+from controlplane.cli.inputs import resolve as resolve_with
+from controlplane.config import Settings
 from controlplane.errors import InvalidRequest, NotFound
 
 LOCAL = "http://127.0.0.1:9/v1#scripted"
+
+
+def resolve(typed: Typed) -> Resolved:
+    return resolve_with(typed, settings=Settings())
 
 
 @pytest.fixture(autouse=True)
