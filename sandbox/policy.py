@@ -85,6 +85,9 @@ class Policy:
         for shorter, longer in itertools.pairwise(targets):
             if longer.startswith(shorter):
                 raise PolicyError(f"evidence targets overlap: {shorter!r} and {longer!r}")
-        for source in (*(mount.source for mount in self.evidence), *self.guest_paths):
-            if not Path(source).exists():
-                raise PolicyError(f"{source!r} is to be mounted and does not exist")
+        for mount in self.evidence:
+            if not Path(mount.source).is_file() and not Path(mount.source).is_dir():
+                raise PolicyError(f"evidence {mount.source!r} is not a file or directory that can be found")
+        for path in self.guest_paths:
+            if not Path(path).is_dir():
+                raise PolicyError(f"{path!r} is to hold libraries for the cells and is no directory")

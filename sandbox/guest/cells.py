@@ -41,8 +41,7 @@ class Console:
         """Take over the process and fill the namespace with the names cells may use."""
         sys.modules["__main__"] = self._module
         sys.stdin = open("/dev/null", encoding="utf-8")  # noqa: PTH123, SIM115 - lives as long as the process
-        sys.stdout = CellStream(1, running=self._running)
-        sys.stderr = CellStream(2, running=self._running)
+        self._streams = CellStream(1, running=self._running), CellStream(2, running=self._running)
         carry_cell_into_threads()
         if importlib.util.find_spec("sandbox.guest.names") is not None:
             names = importlib.import_module("sandbox.guest.names")
@@ -51,6 +50,7 @@ class Console:
     def run(self, code: str, *, name: str, cell: int) -> JsonObject:
         """Run one cell and say how it ended."""
         self._running.number = cell
+        sys.stdout, sys.stderr = self._streams
         self._cpu_before = time.process_time()
         try:
             self._evaluate(code, self._remember(code, f"<{name} {cell}>"))
@@ -71,8 +71,8 @@ class Console:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except (OSError, ValueError, AttributeError):
-                continue  # the cell replaced or broke its own stream
+            except Exception:  # noqa: BLE001, S112 - the cell may have put anything in its stream's place
+                continue
         self._running.number = None
         return {
             "outcome": outcome,
@@ -116,6 +116,8 @@ class Console:
         except KeyboardInterrupt:
             task.cancel()
             self._loop.run_until_complete(asyncio.wait([task]))
+            if not task.cancelled():
+                task.exception()  # taken, so that it is not complained of in a later cell
             raise
 
 

@@ -1,6 +1,7 @@
 """How a cell failed, as data: type, message, line, and a traceback that shows the cell's own frames only."""
 
 import traceback
+from collections.abc import Callable
 
 from sandbox.guest.frames import JsonObject
 
@@ -11,26 +12,25 @@ _CHAIN = 8
 
 def describe(error: BaseException, *, files: frozenset[str]) -> JsonObject:
     """Describe an exception whose own methods may be hostile: nothing it does may stop the description."""
-    try:
-        message = str(error)
-    except BaseException:  # noqa: BLE001 - an exception's __str__ is the cell's code
-        message = "<the exception has no readable message>"
-    try:
-        shown = _own_traceback(error, files)
-    except BaseException:  # noqa: BLE001 - so are its __cause__ and its class
-        shown = ""
     return {
-        "type": type(error).__name__[:200],
-        "message": message[:_MESSAGE_CHARACTERS],
+        "type": _safely(lambda: type(error).__name__, "Exception")[:200],
+        "message": _safely(lambda: str(error), "<no readable message>")[:_MESSAGE_CHARACTERS],
         "line": _line(error, files),
-        "traceback": shown[-_TRACEBACK_CHARACTERS:],
+        "traceback": _safely(lambda: _own_traceback(error, files), "")[-_TRACEBACK_CHARACTERS:],
     }
+
+
+def _safely(text: Callable[[], str], otherwise: str) -> str:
+    try:
+        return str(text())
+    except BaseException:  # noqa: BLE001 - the methods of an exception and of its class are the cell's code
+        return otherwise
 
 
 def _line(error: BaseException, files: frozenset[str]) -> int | None:
     """Return the innermost line of a cell; a mistake of syntax has its line with it."""
     if isinstance(error, SyntaxError) and error.filename in files:
-        return error.lineno
+        return error.lineno if isinstance(error.lineno, int) and error.lineno > 0 else None
     line, step = None, error.__traceback__
     while step is not None:
         if step.tb_frame.f_code.co_filename in files:

@@ -70,6 +70,7 @@ class Runner:
         self._switchboard = calls.Switchboard(self._send_call, in_flight=calls_in_flight)
         calls.connect(self._switchboard)
         self._cells: queue.SimpleQueue[JsonObject] = queue.SimpleQueue()
+        self._pid = os.getpid()
         self._interruptible = False
         self._deferred = False
 
@@ -131,6 +132,8 @@ class Runner:
             ending = self._console.interrupted()
         finally:
             self._interruptible = False
+        if os.getpid() != self._pid:
+            os._exit(0)  # a forked child reached the end of the cell: that is not the cell's end
         self._switchboard.end()
         self._channel.send({"t": "done", "cell": cell, **ending})
 

@@ -19,6 +19,7 @@ _LIBRARY_DIRECTORIES = (
     f"/usr/lib/{platform.machine()}-linux-gnu",
     "/lib64",
     "/usr/lib64",
+    "/usr/share/zoneinfo",
 )
 _DEVICES = ("null", "zero", "urandom")
 _READ_ONLY = kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | kernel.ATTR_NODEV

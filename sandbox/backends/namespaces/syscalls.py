@@ -13,7 +13,7 @@ getrusage 98 sysinfo 99 times 100 getuid 102 getgid 104 geteuid 107 getegid 108 
 setsid 112 getgroups 115 getresuid 118 getresgid 120 getpgid 121 getsid 124 rt_sigpending 127 rt_sigtimedwait 128
 rt_sigsuspend 130 sigaltstack 131 utime 132 statfs 137 fstatfs 138 getpriority 140 sched_getparam 143
 sched_getscheduler 145 sched_get_priority_max 146 sched_get_priority_min 147 mlock 149 munlock 150 arch_prctl 158
-gettid 186 time 201 futex 202 sched_getaffinity 204 getdents64 217 set_tid_address 218 restart_syscall 219
+gettid 186 getxattr 191 lgetxattr 192 fgetxattr 193 listxattr 194 llistxattr 195 flistxattr 196 time 201 futex 202 sched_getaffinity 204 getdents64 217 set_tid_address 218 restart_syscall 219
 fadvise64 221 clock_gettime 228 clock_getres 229 clock_nanosleep 230 exit_group 231 epoll_wait 232 epoll_ctl 233
 tgkill 234 utimes 235 waitid 247 openat 257 mkdirat 258 newfstatat 262 unlinkat 263 renameat 264 linkat 265
 symlinkat 266 readlinkat 267 fchmodat 268 faccessat 269 pselect6 270 ppoll 271 set_robust_list 273

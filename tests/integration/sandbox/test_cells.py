@@ -1,9 +1,11 @@
 """What a cell can do and what the host learns of it, in real sandboxes."""
 
 import asyncio
+import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +66,10 @@ def test_a_mistake_of_syntax_is_an_error_with_its_line(in_box):
         ("raise KeyboardInterrupt", "KeyboardInterrupt"),
         ("class E(Exception):\n    def __str__(self): raise ValueError\nraise E", "E"),
         ("def f(): f()\nf()", "RecursionError"),
+        (
+            "class M(type):\n    __name__ = property(lambda s: 1 / 0)\nclass E(Exception, metaclass=M): pass\nraise E",
+            "Exception",
+        ),
         ("raise ValueError('\\ud800')", "ValueError"),
         ("'\\ud800'.encode()", "UnicodeEncodeError"),
     ],
@@ -296,6 +302,49 @@ os.read(read, 1000).decode()
         assert box.calls == []
 
     in_box(story, calls=frozenset({"echo"}))
+
+
+def test_a_forked_child_that_reaches_the_end_of_the_cell_does_not_end_it(in_box):
+    async def story(box):
+        finished = await box.run(
+            "import os, time\nchild = os.fork()\nif child:\n    os.wait()\n    print('parent')"
+        )
+
+        assert finished.stdout == "parent\n"
+        assert (await box.run("import sys\nif os.fork() == 0: sys.exit(3)\nos.wait()[1]")).stdout == "0\n"
+        assert await box.value("1") == "1"
+
+    in_box(story)
+
+
+def test_a_cell_that_replaces_its_output_does_not_silence_the_next(in_box):
+    async def story(box):
+        await box.run(
+            "import sys, io\nclass Bad:\n    def flush(self): raise RuntimeError\nsys.stdout = Bad()"
+        )
+
+        assert await box.value("'heard'") == "'heard'"
+
+    in_box(story)
+
+
+def test_the_standard_library_works_from_disk(in_box):
+    code = """
+import bz2, email, html, lzma, shutil, sqlite3, ssl, tempfile, urllib.parse, uuid, xml.etree.ElementTree, zoneinfo
+base = sqlite3.connect('/workspace/x.db')
+base.execute('create table t (a)')
+base.commit()
+shutil.copy2('/workspace/x.db', '/tmp/y.db')
+shutil.copytree('/evidence/json', '/workspace/json')
+tempfile.NamedTemporaryFile().write(b'x')
+import datetime
+datetime.datetime(2026, 1, 1, tzinfo=zoneinfo.ZoneInfo('UTC')).isoformat()
+"""
+
+    async def story(box):
+        assert await box.value(code) == "'2026-01-01T00:00:00+00:00'"
+
+    in_box(story, evidence=(sandbox.Mount(source=str(Path(json.__file__).parent), target="json"),))
 
 
 def test_cell_end_ends_the_cell_quietly(in_box):

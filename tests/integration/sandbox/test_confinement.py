@@ -64,6 +64,22 @@ def test_nothing_of_the_host_is_visible(in_box, tmp_path, monkeypatch):
     in_box(story)
 
 
+def test_no_descriptor_but_its_own_wires_is_open(in_box):
+    code = """
+import os, stat
+def kind(fd):
+    try: return stat.filemode(os.fstat(fd).st_mode)[0]
+    except OSError: return ''
+''.join(kind(fd) for fd in range(256))
+"""
+
+    async def story(box):
+        # null device and its reopened twin, two pipes, the channel
+        assert sorted(await box.value(code)) == sorted("'ccpps'")
+
+    in_box(story)
+
+
 @pytest.mark.requirement("S3-BOUND-19", "N3-SEC-3")
 def test_there_is_no_network(in_box):
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -208,6 +224,8 @@ def test_evidence_is_readable_at_its_target_and_read_only(in_box, tmp_path):
     private = tmp_path / "private.log"
     private.write_text("only for its owner")
     private.chmod(0o600)
+    if IS_ROOT:
+        os.chown(private, 1234, 1234)
     tree = tmp_path / "tree"
     (tree / "deep").mkdir(parents=True, mode=0o700)
     (tree / "deep" / "note").write_text("deep")

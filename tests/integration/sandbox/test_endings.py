@@ -254,6 +254,30 @@ def test_kill_9_of_the_zygote_ends_its_sandboxes_and_the_next_session_gets_a_new
     asyncio.run(main())
 
 
+def test_the_end_of_the_thread_that_opened_the_first_session_ends_nothing():
+    """The kernel's death signal follows the thread that forked, so that thread must not be a passing one."""
+    program = """
+import asyncio, threading, sandbox
+from sandbox.backends.namespaces import zygote_client
+def open_and_close():
+    asyncio.run(main())
+async def main():
+    session = await sandbox.open_session(sandbox.Policy())
+    print([event async for event in session.execute("1", deadline_seconds=9)][-1].outcome)
+    await session.close()
+for _ in range(2):
+    thread = threading.Thread(target=open_and_close)
+    thread.start()
+    thread.join()
+    print(zygote_client.zygote().pid)
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    first, zygote, second, same_zygote = run.stdout.split()
+
+    assert first == second == "ok"
+    assert zygote == same_zygote
+
+
 FORGE = """
 import socket, struct, json
 link = socket.socket(fileno=3)

@@ -9,7 +9,7 @@ from sandbox.planning import plan_for
 @pytest.mark.parametrize("target", ["", "/", "/etc", "a//b", "../x", "a/../b", ".", "a/.", "a/", "a\0b"])
 def test_a_target_outside_the_evidence_folder_is_refused(target):
     with pytest.raises(PolicyError):
-        Mount(source="/dev/null", target=target)
+        Mount(source=__file__, target=target)
 
 
 def test_a_relative_source_is_refused():
@@ -19,7 +19,7 @@ def test_a_relative_source_is_refused():
 
 @pytest.mark.parametrize(("first", "second"), [("a", "a"), ("a", "a/b"), ("a/b", "a"), ("a/b/c", "a/b")])
 def test_overlapping_targets_are_refused(first, second):
-    mounts = tuple(Mount(source="/dev/null", target=target) for target in (first, second))
+    mounts = tuple(Mount(source=__file__, target=target) for target in (first, second))
 
     with pytest.raises(PolicyError, match="overlap"):
         Policy(evidence=mounts)
@@ -28,7 +28,7 @@ def test_overlapping_targets_are_refused(first, second):
 def test_neighbours_are_no_overlap():
     targets = ("a", "ab", "a.b", "b/a", "b/c")
 
-    policy = Policy(evidence=tuple(Mount(source="/dev/null", target=target) for target in targets))
+    policy = Policy(evidence=tuple(Mount(source=__file__, target=target) for target in targets))
 
     assert {bind.target for bind in plan_for(policy).evidence} == {
         f"/evidence/{target}" for target in targets
@@ -39,6 +39,12 @@ def test_neighbours_are_no_overlap():
 def test_a_limit_must_be_more_than_zero(limit):
     with pytest.raises(PolicyError, match=limit):
         Limits(**{limit: 0})
+
+
+@pytest.mark.parametrize("source", ["/dev/null", "/no/such/file"])
+def test_evidence_must_be_a_file_or_directory(source):
+    with pytest.raises(PolicyError, match=source):
+        Policy(evidence=(Mount(source=source, target="x"),))
 
 
 def test_nothing_is_allowed_by_default():
@@ -56,6 +62,6 @@ def test_an_unknown_backend_or_language_is_refused(choice):
 
 
 def test_a_plan_survives_its_wire_form():
-    plan = plan_for(Policy(evidence=(Mount(source="/dev/null", target="x"),), limits=Limits(cpu_seconds=3)))
+    plan = plan_for(Policy(evidence=(Mount(source=__file__, target="x"),), limits=Limits(cpu_seconds=3)))
 
     assert type(plan).from_json(plan.to_json()) == plan
