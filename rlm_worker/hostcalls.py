@@ -111,6 +111,7 @@ class HostCalls:
         mistakes = shape_of(self._spec.output_schema).mistakes(fields)
         if mistakes:
             raise BadCall("DRAFT was not kept, it must fit the answer's fields: " + "; ".join(mistakes))
+        self.draft = fields
         if at.live:
             self._meter.count_host_call()
             await self._bench.writer.write(DraftRecorded(node=at.node, iteration=at.iteration, fields=fields))

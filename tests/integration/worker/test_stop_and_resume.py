@@ -193,6 +193,7 @@ hits = list(evidence.search("ERROR"))
 sample = random.sample(hits, 5)
 labels = [r.label for r in predict_batch("line -> label: Literal['a','b','c']", [{"line": h.text} for h in sample])]
 print(labels, budget())
+DRAFT(answer="so far")
 """
     with ScriptedModel(cells(code, "SUBMIT(answer=str(labels))")) as model:
         ran = run_job(a_spec(model=model.url, input_artifacts=(evidence_of(log),)))
