@@ -35,8 +35,18 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
 _EPILOG = "Exit codes: 0 answered, 2 usage, 3 partial answer, 4 failed, 5 stopped, 130 interrupted, 1 a defect of ours."
 
 
+class ReaderGone(Exception):
+    """Whoever read our output went away; click would call that a failure of its own."""
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands by name and imports them on demand."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as gone:
+            raise ReaderGone from gone
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(_COMMANDS)
@@ -104,7 +114,7 @@ def _guarded(arguments: list[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as shown:
         click.echo(shown.ctx.get_help() if shown.ctx else shown.format_message(), err=True)
         return Exit.USAGE
-    except BrokenPipeError:
+    except ReaderGone:
         return _pipe_closed()
     except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED

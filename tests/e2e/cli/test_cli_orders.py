@@ -64,7 +64,8 @@ def test_follow_shows_the_same_events_from_another_shell(custody: Custody):
 
 
 def test_a_killed_process_leaves_a_job_that_resume_finishes(custody: Custody):
-    with ScriptedModel(cells("a = predict('q -> n: int', q='x')\nprint(a)", "while True: pass")) as model:
+    turns = ("a = predict('q -> n: int', q='x')\nprint(a)", "import time\ntime.sleep(4)")
+    with ScriptedModel(cells(*turns)) as model:
         running = custody.start("run", "Q", "-m", model.url, "-b", "iterations=5")
         job_id = custody.until(
             lambda: next(
