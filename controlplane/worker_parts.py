@@ -316,6 +316,14 @@ def model_to_pull(name: str) -> str | None:
     return None if stock[wanted].is_installed else wanted
 
 
+def pinned(name: str) -> str:
+    """`embedded` as the name of the very model that answers; any other name as it is."""
+    if not is_any(name):
+        return name
+    here = [model.name for model in local_models() if model.is_installed and model.name != _TRIAL]
+    return f"embedded:{here[0]}" if here else name
+
+
 def is_any(name: str) -> bool:
     """`embedded` alone means: the best one that can be had."""
     return name == "embedded"

@@ -14,8 +14,12 @@ from controlplane.cli.safe import clipped, printable
 from controlplane.views import JobView, StopView
 from rlm_worker.contracts.result import CitationReport, JobResult, Usage
 
-_SHOWN_ITEMS = 60
+_SHOWN_ITEMS = 25
 _CELL_WIDTH = 160
+#: Words at most this long, such as citations, are not broken over lines.
+_WORD_WIDTH = 48
+
+_ROLES = {"root": "cells written", "predict": "types filled"}
 
 _HEADINGS = {
     "succeeded": ("Answer", "bold green"),
@@ -87,13 +91,27 @@ def _rows_table(name: str, rows: list[dict[str, Any]]) -> Table:
         pad_edge=False,
     )
     for column in columns:
-        numeric = all(isinstance(row.get(column), int | float) for row in rows)
-        table.add_column(Text(printable(column)), justify="right" if numeric else "left", overflow="fold")
+        values = [row.get(column) for row in rows[:_SHOWN_ITEMS]]
+        numeric = all(isinstance(value, int | float) for value in values)
+        table.add_column(
+            Text(printable(column)),
+            justify="right" if numeric else "left",
+            overflow="fold",
+            no_wrap=all(_is_word(value) for value in values),
+        )
     for row in rows[:_SHOWN_ITEMS]:
-        table.add_row(*(Text(value_text(row.get(column, ""), width=_CELL_WIDTH)) for column in columns))
+        table.add_row(*(Text(_cell(row.get(column, ""))) for column in columns))
     if len(rows) > _SHOWN_ITEMS:
         table.caption = f"… {len(rows) - _SHOWN_ITEMS} more rows: see --json"
     return table
+
+
+def _is_word(value: Any) -> bool:
+    return not isinstance(value, str) or (len(value) <= _WORD_WIDTH and " " not in value)
+
+
+def _cell(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else value_text(value, width=_CELL_WIDTH)
 
 
 def _value(value: Any) -> RenderableType:
@@ -115,7 +133,10 @@ def facts(view: JobView) -> list[str]:
     lines: list[str] = []
     if result is not None:
         lines.append(citation_line(result.citations))
-        filled = ", ".join(f"{role} by {model}" for role, model in result.models.items())
+        by_name: dict[str, list[str]] = {}
+        for role, model in result.models.items():
+            by_name.setdefault(model, []).append(_ROLES.get(role, role))
+        filled = ", ".join(f"{' and '.join(roles)} by {model}" for model, roles in by_name.items())
         lines.append(f"models      {filled or view.spec.sub_model}")
     lines.append(f"usage       {usage_line(view.usage if result is None else result.usage)}")
     lines.append(f"trace       {count(view.trace_events)} events, head {view.trace_head[:16]}")

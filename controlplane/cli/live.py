@@ -170,6 +170,8 @@ def _footer(view: JobView, progress: Progress, *, now_ms: int, order: str) -> Re
         else "no event yet"
     )
     facts = f"{view.state} · {progress.events} trace events · {ago}"
+    if view.is_terminal:
+        return Text(f"  {facts}", style="dim")
     if order:
         hint = "again kills it at once" if order == "stop" else "waiting for proof that nothing is left"
         return Text(f"  {order} ordered: {hint} · {facts}", style="bold yellow")

@@ -33,8 +33,8 @@ def ready_model(name: str, *, silent: bool) -> str:
                 click.echo(f"{problem}\nGoing on with the next smaller one, {smaller}.", err=True)
             wanted = smaller
         else:
-            return f"embedded:{wanted}" if worker_parts.is_any(name) else name
-    return name
+            break
+    return worker_parts.pinned(name)
 
 
 def _pull(name: str, *, silent: bool) -> None:

@@ -189,7 +189,7 @@ def test_the_answer_is_a_table_with_what_it_rests_on():
     assert "kinds (1 row)" in text
     assert "stdlib/ast.py:7" in text
     assert "12 of 12 citations checked and found" in text
-    assert "predict by embedded:qwen2.5-coder-1.5b" in text
+    assert "types filled by embedded:qwen2.5-coder-1.5b" in text
     assert "2 iterations, 1 subcall, 120 tokens in, 4 out, $0, 900 ms" in text
     assert "receipt     rc-1" in text
     assert "custody replay job-1 --verify" in text
