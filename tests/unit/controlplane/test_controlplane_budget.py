@@ -1,0 +1,122 @@
+"""Budgets: hold, settle, release."""
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controlplane.domain import budget
+from controlplane.domain.budget import Account, Amounts, Limits
+from controlplane.errors import OverBudget
+from tests.integration.controlplane.hands import KEY, answered, asked
+
+LIMITS = Limits(subcalls=5, input_tokens=400, output_tokens=300, tokens=600, cost_micro_usd=900)
+
+
+def events(*made) -> list[dict]:
+    return [event.model_dump(mode="json") for event in made]
+
+
+calls = st.lists(
+    st.tuples(
+        st.integers(0, 8),
+        st.integers(0, 150),
+        st.integers(0, 100),
+        st.decimals("0", "0.0003", places=7),
+        st.booleans(),
+    ),
+    max_size=30,
+)
+
+
+@given(calls)
+def test_spent_and_held_never_pass_a_limit_while_a_spend_fits_its_hold(plan):
+    account = Account(limits=LIMITS)
+    for ordinal, tokens_in, tokens_out, cost, finishes in plan:
+        if finishes and ordinal in account.open:
+            event = answered(ordinal, input_tokens=0, output_tokens=0, cost_usd="0")
+        else:
+            event = asked(ordinal, input_tokens=tokens_in, output_tokens=tokens_out, cost_usd=cost)
+        before = account
+        try:
+            account = budget.metered(account, events(event))
+        except OverBudget:
+            assert account is before
+        assert LIMITS.exceeded_by(account.used) == ""
+        assert sum(amount.subcalls for amount in account.open.values()) == account.held.subcalls
+        assert account.held == sum_of(account.open.values())
+
+
+def sum_of(amounts) -> Amounts:
+    total = Amounts()
+    for amount in amounts:
+        total = total.plus(amount)
+    return total
+
+
+@given(calls, st.integers(1, 7))
+def test_folding_in_groups_gives_the_same_account(plan, size):
+    made = events(
+        *(
+            answered(ordinal, input_tokens=tokens_in) if finishes else asked(ordinal, input_tokens=tokens_in)
+            for ordinal, tokens_in, _, _, finishes in plan
+        )
+    )
+    whole = budget.metered(Account(), made)
+    grouped = Account()
+    for start in range(0, len(made), size):
+        grouped = budget.metered(grouped, made[start : start + size])
+    assert grouped == whole
+
+
+@pytest.mark.parametrize(
+    ("hold", "named"),
+    [
+        ({"input_tokens": 401, "output_tokens": 0}, "input_tokens"),
+        ({"input_tokens": 0, "output_tokens": 301}, "output_tokens"),
+        ({"input_tokens": 350, "output_tokens": 260}, "tokens"),
+        ({"cost_usd": "0.000901"}, "cost_micro_usd"),
+        ({"subcalls": 6}, "subcalls"),
+    ],
+)
+def test_each_dimension_refuses_with_its_own_name(hold, named):
+    with pytest.raises(OverBudget, match=f"limit of {named}"):
+        budget.metered(Account(limits=LIMITS), events(asked(0, **hold)))
+
+
+def test_an_unknown_price_is_refused_only_under_a_limit_in_money():
+    unknown = events(asked(0, cost_usd=None))
+
+    with pytest.raises(OverBudget, match="price"):
+        budget.metered(Account(limits=LIMITS), unknown)
+    assert not budget.metered(Account(), unknown).is_priced
+
+
+def test_a_call_asked_for_again_charges_the_first_whose_outcome_is_unknown():
+    account = budget.metered(Account(), events(asked(1), asked(1), answered(1)))
+
+    assert account.spent == Amounts(2, 180, 60, 0)
+    assert account.held == Amounts()
+
+
+def test_a_lost_call_is_charged_its_hold():
+    charged = {"kind": "subcall_lost", "ordinal": 1, "key": KEY, "charged": events(asked(1))[0]["hold"]}
+
+    account = budget.metered(budget.metered(Account(), events(asked(1))), [charged])
+
+    assert account.spent == Amounts(1, 100, 50, 0)
+    assert account.held == Amounts()
+
+
+def test_closing_an_account_charges_what_is_still_open():
+    assert budget.closed(budget.metered(Account(), events(asked(1)))).spent.input_tokens == 100
+
+
+def test_money_is_never_rounded_down():
+    assert budget.micro_usd(Decimal("0.0000001")) == 1
+
+
+def test_a_limited_tenant_takes_no_job_without_limits():
+    with pytest.raises(OverBudget):
+        budget.whole_job(Limits(subcalls=1), above=Limits(cost_micro_usd=10))
