@@ -1,11 +1,17 @@
 """`custody demo`: a real question over real evidence that is on every machine, with no key and no service."""
 
+import contextlib
+import platform
+import shutil
 import sysconfig
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from controlplane.cli.flags import home_flag, json_flag, quiet_flag
+from controlplane.cli.home import settings_of
 from controlplane.cli.inputs import Typed
 from controlplane.cli.run import prepared, submit_and_work
 from controlplane.cli.working import Manner
@@ -14,6 +20,8 @@ QUESTION = (
     "Which comments in the Python standard library admit a bug, a hack, a workaround or a missing piece?"
 )
 
+#: Folders below the library that are not its source.
+_OTHERS = ("site-packages", "dist-packages", "__pycache__")
 _SIZES = {"default": "embedded", "small": "embedded:qwen2.5-coder-0.5b", "tiny": "embedded:smollm2-135m"}
 
 
@@ -56,7 +64,9 @@ def demo(
         budget=budget,
         labels=("demo=true",),
     )
-    code = submit_and_work(prepared(typed, home=home, silent=as_json or quiet), home=home, manner=manner)
+    resolved = prepared(typed, home=home, silent=as_json or quiet)
+    sources = source_tree(standard_library(), keep_in=settings_of(home).home / "demo")
+    code = submit_and_work(replace(resolved, paths=(sources,)), home=home, manner=manner)
     if not as_json and not quiet:
         click.echo(_NEXT)
     return code
@@ -65,6 +75,31 @@ def demo(
 def standard_library() -> Path:
     """The source of the standard library that runs this."""
     return Path(sysconfig.get_path("stdlib"))
+
+
+def source_tree(library: Path, *, keep_in: Path) -> Path:
+    """The library itself; where packages of others lie below it, a copy of its sources without them, made once."""
+    if not any((library / name).is_dir() for name in ("site-packages", "dist-packages")):
+        return library
+    copy = keep_in / f"{library.name}-{platform.python_version()}" / library.name
+    if copy.is_dir():
+        return copy
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=copy.parent) as draft:
+        shutil.copytree(library, Path(draft) / library.name, ignore=_not_source)
+        with contextlib.suppress(OSError):  # another demo of this home was faster: its copy is as good
+            (Path(draft) / library.name).rename(copy)
+    return copy
+
+
+def _not_source(folder: str, names: list[str]) -> set[str]:
+    def is_source(name: str) -> bool:
+        place = Path(folder, name)
+        if place.is_symlink():
+            return False
+        return name not in _OTHERS if place.is_dir() else place.suffix == ".py"
+
+    return {name for name in names if not is_source(name)}
 
 
 _NEXT = """
