@@ -11,6 +11,9 @@ from rlm_worker.contracts.trace import CellFinished
 from rlm_worker.errors import CallRefused, LostAuthority
 from rlm_worker.execution import Execution
 
+#: Stands as the error's type when the kernel ended a cell at a limit of its sandbox.
+LIMIT_ERRORS = {"cpu": "CpuLimit", "memory": "MemoryLimit"}
+
 AnswerCall = Callable[[Execution, str, JsonObject], Awaitable[JsonValue]]
 
 
@@ -86,7 +89,7 @@ def _finished(event: sandbox.Finished, at: Execution) -> CellFinished:
         "outcome": event.outcome,
         "stdout": event.stdout,
         "stderr": event.stderr,
-        "error_type": error.type if error else "",
+        "error_type": error.type if error else LIMIT_ERRORS.get(event.limit or "", ""),
         "error_message": (error.message if error else event.detail)[:8_000],
         "error_line": error.line if error else None,
     }

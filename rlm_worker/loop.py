@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import sandbox
-from rlm_worker.cells import run_cell, session_policy
+from rlm_worker.cells import LIMIT_ERRORS, run_cell, session_policy
 from rlm_worker.children import Children
 from rlm_worker.contracts import JobSpec, JsonObject
 from rlm_worker.contracts.gateway import Steer
@@ -208,14 +208,11 @@ class Repl:
         return len(last) == count and len(seen) == 1
 
     def _check_crash(self, cell: CellFinished) -> None:
-        """A sandbox that died at its own limit ended by that limit."""
-        if cell.outcome != "crashed":
-            return
-        memory, cpu_ms = self._memory_limit, self.meter.budget.max_sandbox_cpu_ms
-        if cell.memory_bytes >= memory * 0.9:
-            raise BudgetExceeded("sandbox_memory", limit=memory, spent=cell.memory_bytes)
-        if cpu_ms is not None and cell.cpu_ms >= cpu_ms * 0.9:
-            raise BudgetExceeded("sandbox_cpu", limit=cpu_ms, spent=cell.cpu_ms)
+        """A sandbox that the kernel killed at a limit ended by that limit."""
+        if cell.error_type == LIMIT_ERRORS["memory"]:
+            raise BudgetExceeded("sandbox_memory", limit=self._memory_limit, spent="more")
+        if cell.error_type == LIMIT_ERRORS["cpu"]:
+            raise BudgetExceeded("sandbox_cpu", limit=self.meter.budget.max_sandbox_cpu_ms, spent="more")
 
     @property
     def _memory_limit(self) -> int:

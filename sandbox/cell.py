@@ -2,17 +2,12 @@
 
 import asyncio
 import codecs
-import re
 from collections.abc import Callable
 
-from sandbox.events import CellError, Event, Finished, Outcome, Output, Stream
-
-# Everything that could move a terminal's cursor or hide text; newline and tab stay.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-def escape_controls(text: str) -> str:
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+from sandbox.ending import Cause
+from sandbox.escaping import escape_controls
+from sandbox.events import Event, Finished, Outcome, Output, Stream
+from sandbox.protocol import Done
 
 
 class Capture:
@@ -96,13 +91,10 @@ class RunningCell:
         self,
         outcome: Outcome,
         *,
-        error: CellError | None = None,
-        cpu_ms: int = 0,
-        memory_bytes: int = 0,
-        state_lost: bool = False,
-        detail: str = "",
+        done: Done | None = None,
+        cause: Cause | None = None,
     ) -> None:
-        """Say the last word, once."""
+        """Say the last word, once. With a cause the session has ended, and its variables with it."""
         if self.finished.is_set():
             return
         self.clock.pause()
@@ -113,14 +105,15 @@ class RunningCell:
         stdout, stderr = self.captures["stdout"], self.captures["stderr"]
         ending = Finished(
             outcome=outcome,
-            error=error,
+            error=done.error if done else None,
             stdout=stdout.text,
             stderr=stderr.text,
             stdout_bytes=stdout.total_bytes,
             stderr_bytes=stderr.total_bytes,
-            cpu_ms=cpu_ms,
-            memory_bytes=memory_bytes,
-            state_lost=state_lost,
-            detail=detail,
+            cpu_ms=done.cpu_ms if done else 0,
+            memory_bytes=done.memory_bytes if done else 0,
+            state_lost=cause is not None,
+            detail=cause.detail if cause else "",
+            limit=cause.limit if cause else None,
         )
         self.events.put_nowait(ending)

@@ -6,7 +6,7 @@ import signal
 import socket
 from dataclasses import dataclass
 
-from sandbox.events import Outcome
+from sandbox.events import Limit, Outcome
 
 _REPORT_SECONDS = 2.0
 
@@ -17,11 +17,12 @@ class Cause:
 
     outcome: Outcome = "ok"
     detail: str = ""
+    limit: Limit | None = None
     is_final: bool = False
 
-    def set(self, outcome: Outcome, detail: str) -> None:
+    def set(self, outcome: Outcome, detail: str, *, limit: Limit | None = None) -> None:
         if not self.is_final:
-            self.outcome, self.detail, self.is_final = outcome, detail, True
+            self.outcome, self.detail, self.limit, self.is_final = outcome, detail, limit, True
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,13 @@ async def read_ending(report: socket.socket) -> Ending:
     except (TimeoutError, ConnectionError):
         pass
     return Ending()
+
+
+def limit_of(ending: Ending) -> Limit | None:
+    """The limit at which the kernel killed the guest, if that is how it died."""
+    if ending.oom_kills:
+        return "memory"
+    return "cpu" if ending.exit_code == 128 + signal.SIGXCPU else None
 
 
 def describe_exit(ending: Ending) -> str:

@@ -7,6 +7,7 @@ from sandbox.guest.frames import JsonObject
 
 Stream = Literal["stdout", "stderr"]
 Outcome = Literal["ok", "error", "ended", "timed_out", "interrupted", "crashed", "violation"]
+Limit = Literal["cpu", "memory"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +51,8 @@ class Finished:
     # The session is dead and its variables with it.
     state_lost: bool
     detail: str
+    # The limit at which the kernel killed the code, when that is how the cell ended.
+    limit: Limit | None = None
 
 
 Event = Output | HostCall | Finished

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from sandbox.cell import escape_controls
+from sandbox.escaping import escape_controls
 from sandbox.events import CellError
 from sandbox.guest.frames import FrameError, JsonObject, JsonValue
 

@@ -13,7 +13,7 @@ from sandbox.backends.namespaces import zygote_client
 from sandbox.backends.namespaces.zygote_client import Guest
 from sandbox.cell import ActiveClock, RunningCell
 from sandbox.channel import Channel
-from sandbox.ending import Cause, describe_exit, read_ending
+from sandbox.ending import Cause, describe_exit, limit_of, read_ending
 from sandbox.errors import SandboxUnavailable, SessionBusy, SessionEnded, UnsendableAnswer
 from sandbox.events import Event, HostCall, KillReport, Outcome, Stream
 from sandbox.guest.frames import FrameError, JsonObject, JsonValue
@@ -191,7 +191,7 @@ class Session:
         elif outcome == "interrupted" and not cell.is_interrupted:
             outcome = "error"  # the code raised KeyboardInterrupt itself
         self._drain()
-        cell.finish(outcome, error=done.error, cpu_ms=done.cpu_ms, memory_bytes=done.memory_bytes)
+        cell.finish(outcome, done=done)
 
     def _on_output(self, stream: Stream) -> None:
         """Read what is there. Output that comes between cells belongs to none and is dropped."""
@@ -254,13 +254,13 @@ class Session:
         ending = await read_ending(self._guest.report)
         if ending.exit_code is None:
             self._guest.remove_group()
-        self._cause.set("crashed", describe_exit(ending))
+        self._cause.set("crashed", describe_exit(ending), limit=limit_of(ending))
         for fd in self._streams.values():
             self._loop.remove_reader(fd)
         self._survivors = ending.survivors
         self._gone.set()
         if self._cell is not None:
-            self._cell.finish(self._cause.outcome, state_lost=True, detail=self._cause.detail)
+            self._cell.finish(self._cause.outcome, cause=self._cause)
         self._reading.cancel()
         self._channel.close()
         self._guest.release()

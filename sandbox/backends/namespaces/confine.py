@@ -121,7 +121,9 @@ def limit_resources(plan: Plan) -> None:
         for limit, value in wanted.items():
             hard = resource.getrlimit(limit)[1]
             chosen = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(limit, (chosen, chosen))
+            # One second above the soft limit, whose signal names the cause; SIGKILL would not.
+            ceiling = chosen + 1 if limit == resource.RLIMIT_CPU and chosen != hard else chosen
+            resource.setrlimit(limit, (chosen, ceiling))
 
 
 def await_parent(word: int) -> None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sandbox.cell import ActiveClock, Capture, RunningCell, escape_controls
+from sandbox.cell import ActiveClock, Capture, RunningCell
+from sandbox.escaping import escape_controls
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(min_value=1, max_value=100))
