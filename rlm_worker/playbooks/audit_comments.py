@@ -66,8 +66,8 @@ skipped = {name.strip() for name in str(params.get("skip", default_skip)).split(
 
 SLASHES = (".c", ".h", ".cc", ".cpp", ".hpp", ".js", ".jsx", ".ts", ".tsx", ".go", ".rs", ".java", ".swift", ".kt")
 ADMISSION = (
-    r"(?:XXX+|FIXME|TODO|HACK|KLUDGE|BUG|[Ww]ork-?\s?around|[Kk]ludge|[Hh]acky?|(?:is|are|was|be|seems) broken(?! into| down| up)"
-    r"|[Nn]ot (?:yet )?(?:implemented|supported)|[Uu]nimplemented|does(?:n't| not) work|bug in)\b"
+    r"(?:XXX+|FIXME|TODO|HACK|KLUDGE|BUG|[Ww]ork-?\s?around|[Kk]ludge|[Hh]acky?"
+    r"|[Nn]ot (?:yet|currently) (?:implemented|supported|handled)|[Uu]nimplemented|does(?:n't| not) work|bug in)\b"
 )
 
 
@@ -156,13 +156,17 @@ print(f"{len(chosen)} chosen from {len({a['module'] for a in chosen})} modules")
 # %% Have the model say what each admits, eight at a time
 # After each eight the answer so far is kept: a limit that hits then still leaves something.
 
-SIGNATURE = "comment -> kind: Literal['bug', 'workaround', 'missing feature', 'performance', 'cleanup']"
-INSTRUCTIONS = """What does this comment from source code admit? Choose the kind that fits best:
-bug: the code is wrong, broken or fails in some cases
-workaround: the code avoids or tolerates a problem of something else, such as a platform, a compiler or another library
-missing feature: something is not implemented, not supported or not handled yet
-performance: the code is slow or wasteful
-cleanup: the code works but should be rewritten, renamed, moved, removed, documented or decided"""
+SIGNATURE = "comment -> kind: Literal['bug', 'workaround', 'missing feature', 'cleanup', 'question']"
+# Examples teach a small model more than definitions do, and a short prompt is a fast one.
+INSTRUCTIONS = """Classify the comment of a programmer.
+Examples:
+"XXX fails if the list is empty" is bug
+"hack to please old compilers" is workaround
+"TODO handle time zones" is missing feature
+"XXX should check the length" is missing feature
+"XXX remove this function, it is deprecated" is cleanup
+"TODO move this to a better place" is cleanup
+"XXX do we need this?" is question"""
 
 findings, failed = [], 0
 
@@ -173,11 +177,11 @@ def answer():
     top = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     fullest = sorted(per_module.items(), key=lambda item: (-item[1], item[0]))
     where = ", ".join(f"{module} ({count})" for module, count in fullest[:3])
-    summary = f"{len(admissions):,} comments in {len(scanned):,} files admit something is wrong."
+    summary = f"{len(admissions):,} comments in {len(scanned):,} files have words that admit something is wrong."
     if admissions:
         summary += f" Most are in {where}."
     if findings:
-        summary += f" Of {len(findings)} read by a model: {top}."
+        summary += f" Of {len(findings)} read by a model: {top}; it was unsure of {len(unsure)}."
     if failed:
         summary += f" {failed} could not be classified."
     return {

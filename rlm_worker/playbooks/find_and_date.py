@@ -171,8 +171,8 @@ print(f"{len(passages):,} passages share words with the subject, {len(candidates
 # %% Have the model say which are about the subject, and what date they give
 # The probability ranks better than the bare yes or no. A date counts only when its year stands in the passage.
 
-RELEVANT = "subject, passage -> relevant: Literal['yes', 'no']"
-IS_IT = "Does the passage say something about the subject? Answer yes if it does, no if it is about something else."
+RELEVANT = "passage, topic -> related: Literal['yes', 'no']"
+IS_IT = "Is the passage related to the topic?"
 DATED = "passage, subject -> happened_on: date"
 WHEN = "When did what the passage says about the subject happen? Give the date in the passage as YYYY-MM-DD."
 A_YEAR = re.compile(r"\b(?:1[5-9]|20)\d\d\b|\b\d{1,2}[./]\d{1,2}[./]\d{2}\b")
@@ -213,10 +213,10 @@ try:
         rows = candidates[start : start + 8]
         rows = rows[: spend(len(rows))]
         found = []
-        results = predict_batch(RELEVANT, [{"subject": subject, "passage": row["passage"]} for row in rows], instructions=IS_IT)
+        results = predict_batch(RELEVANT, [{"passage": row["passage"], "topic": subject} for row in rows], instructions=IS_IT)
         for row, result in zip(rows, results):
             examined += result.ok
-            if result.ok and result.relevant == "yes":
+            if result.ok and result.related == "yes":
                 found.append({**row, "relevance": result.probability})
         relevant += found
         with_year = [row for row in found if A_YEAR.search(row["passage"])]

@@ -3,7 +3,7 @@
 # title = "What went wrong in these logs, and when"
 # description = """
 # Keeps the lines of a log that speak of trouble, masks what varies in them (numbers, addresses, paths, times), groups
-# them by shape, has a model name subsystem and severity of a bounded number of shapes, and submits the groups with
+# them by shape, has a model name the subsystem of a bounded number of shapes, and submits the groups with
 # their first and last occurrence and a timeline. Give log files as evidence.
 # """
 # budget = "subcalls=60,iterations=12,time=20m"
@@ -168,16 +168,13 @@ chosen = frequent + rare
 for shape in chosen[:10]:
     print(f"{groups[shape]['count']:7,} {groups[shape]['level']:8} {shape[:110]}")
 
-# %% Have the model name subsystem and severity, eight shapes at a time
-SIGNATURE = (
-    "line -> subsystem: Literal['network', 'disk', 'memory', 'database', 'authentication', 'application'], "
-    "severity: Literal['low', 'medium', 'high']"
+# %% Have the model name the subsystem, eight shapes at a time
+# One closed label a call: a small model is good at that, and says how sure it is. The severity follows from the level.
+SIGNATURE = "line -> subsystem: Literal['network', 'disk', 'memory', 'database', 'authentication', 'application']"
+INSTRUCTIONS = (
+    "Classify the log line by the subsystem it is about: network, disk, memory, database, authentication, or application."
 )
-INSTRUCTIONS = """Classify this log line by the subsystem it is about, and say how severe it is.
-network: connections, DNS, timeouts, hosts; disk: files, storage, input/output; memory: allocation, leaks, out of memory;
-database: queries, transactions, deadlocks; authentication: logins, passwords, permissions, certificates;
-application: anything else.
-high: something crashed, was lost or is unavailable; medium: an operation failed; low: a warning, or it was recovered."""
+SEVERITY = {"fatal": "high", "error": "medium", "warning": "low"}
 
 
 def seen_text(moment):
@@ -237,7 +234,7 @@ def described(shape, result):
         "count": group["count"],
         "level": group["level"],
         "subsystem": result.subsystem,
-        "severity": result.severity,
+        "severity": SEVERITY[group["level"]],
         "probability": result.probability,
         "sample": group["sample"],
         "first": first.citation,

@@ -24,7 +24,7 @@ SOURCES = {
         "y = 2\n"
         "# Nothing to see here\n"
     ),
-    "code/beta.py": "# FIXME: performance is poor, this is slow\n# XXX\n",
+    "code/beta.py": "# FIXME: a missing feature, dates\n# XXX\n",
     "code/test/test_one.py": "# XXX tests do not count\n",
     "code/gamma/notes.txt": "# XXX no source file\n",
 }
@@ -127,7 +127,7 @@ class TestAuditComments:
             "A workaround for old compilers: they forget the sign. TODO remove it"
         )
         assert found["code/alpha/one.py:4"]["kind"] == "workaround"
-        assert answer["by_kind"] == {"bug": 1, "performance": 1, "workaround": 1}
+        assert answer["by_kind"] == {"bug": 1, "missing feature": 1, "workaround": 1}
         assert answer["by_module"] == [
             {"module": "alpha", "admissions": 2},
             {"module": "beta", "admissions": 1},
