@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from controlplane.domain.commands import JobRequest
 from rlm_worker.contracts import Budget, JobResult
 from rlm_worker.contracts.gateway import (
     Claimed,
@@ -29,8 +30,6 @@ from rlm_worker.contracts.trace import (
     TraceRecord,
     link,
 )
-
-from controlplane.domain.commands import JobRequest
 
 KEY = "a" * 64
 

@@ -19,7 +19,9 @@ def chain(length: int) -> list[receipts.Link]:
     links: list[receipts.Link] = []
     for seq in range(length):
         prev = links[-1].hash if links else receipts.GENESIS
-        links.append(receipts.link(stream="receipt", seq=seq, at_ms=seq, body={"n": seq}, prev=prev, kind="k"))
+        links.append(
+            receipts.link(stream="receipt", seq=seq, at_ms=seq, body={"n": seq}, prev=prev, kind="k")
+        )
     return links
 
 
@@ -58,7 +60,13 @@ def a_task(*commands) -> TaskState:
 
 def fold(status: str) -> FoldResult:
     return FoldResult(
-        step_id="s", job_id="j", status=status, spec_digest="", result_digest="", trace_events=0, trace_head=""
+        step_id="s",
+        job_id="j",
+        status=status,
+        spec_digest="",
+        result_digest="",
+        trace_events=0,
+        trace_head="",
     )
 
 
