@@ -1,0 +1,99 @@
+"""A control plane with its own worker in a temporary home, as `custody run` has it: SQLite, dramatiq, real sandbox."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from controlplane.bootstrap import App, EmbeddedRuntime, open_app
+from controlplane.config import Settings
+from controlplane.domain.commands import JobRequest
+from controlplane.views import JobView
+from rlm_worker.actor import Runner
+from rlm_worker.config import WorkerSettings
+from rlm_worker.contracts import Budget, TraceRecord
+from rlm_worker.contracts.job import ModelDriver, PlaybookDriver
+from rlm_worker.contracts.signature import fields_schema
+from rlm_worker.job import EvidenceKeeper, Parts
+
+NOBODY = "http://127.0.0.1:9/v1#nobody"
+
+
+def a_request(
+    *, playbook: str = "", model: str = NOBODY, output: str = "answer: str", **fields: Any
+) -> JobRequest:
+    """A job that a playbook drives, or else the model."""
+    driver = PlaybookDriver(name="bench", source=playbook) if playbook else ModelDriver(model=model)
+    given: dict[str, Any] = {
+        "task": "bench",
+        "output_schema": fields_schema(output),
+        "budget": Budget(),
+        "driver": driver,
+        "sub_model": model,
+    }
+    return JobRequest(**{**given, **fields})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """A job that has ended. Moments are milliseconds of the wall clock, as the trace has them."""
+
+    view: JobView
+    trace: list[TraceRecord]
+    submitted_ms: float
+    seconds: float
+
+    def moment(self, kind: str) -> float:
+        """Milliseconds from submit to the first event of a kind."""
+        return next(record.at_ms for record in self.trace if record.kind == kind) - self.submitted_ms
+
+
+class Home:
+    """One process's worth of Custody. Leaves nothing behind."""
+
+    def __init__(self, *, settings: WorkerSettings | None = None, folder: Path | None = None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="custody-bench-", dir=folder)
+        self._settings = settings or WorkerSettings()
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        self.app = open_app(Settings(home=Path(self._folder.name)))
+        self.runtime = EmbeddedRuntime(self.app, make_run=self._runner)
+        self.runtime.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.runtime.stop()
+        self.app.close()
+        self._folder.cleanup()
+
+    def _runner(self, app: App, worker_id: str) -> Callable[[str, int], None]:
+        keeper = EvidenceKeeper(seal=app.evidence.seal, changed=app.evidence.changed)
+        runner = Runner(
+            Parts(gateway=app.gateway(), worker_id=worker_id, settings=self._settings, evidence=keeper)
+        )
+
+        def run(job_id: str, generation: int) -> None:
+            runner.run(job_id, generation)
+            self._ended.set()
+
+        return run
+
+    def run(self, request: JobRequest, *, evidence: tuple[Path, ...] = (), seconds: float = 120) -> Ran:
+        """Stage, submit and wait until the worker has let go of the job."""
+        self._ended.clear()
+        submitted_ms, began = time.time() * 1000, time.perf_counter()
+        if evidence:
+            request = JobRequest(**{**vars(request), "input_artifacts": self.app.stage(evidence)})
+        job_id = self.app.submit(request).job_id
+        if not self._ended.wait(seconds):
+            raise TimeoutError(f"job {job_id} did not end within {seconds:g} s")
+        taken = time.perf_counter() - began
+        view = self.app.job(job_id)
+        trace = self.app.trace(job_id, limit=10_000)
+        if view.result is None or view.result.status != "succeeded":
+            raise RuntimeError(f"job {job_id} did not succeed: {view.result}")
+        return Ran(view=view, trace=trace, submitted_ms=submitted_ms, seconds=taken)
