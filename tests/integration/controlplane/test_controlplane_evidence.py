@@ -68,7 +68,7 @@ def test_names_are_made_unique_and_fit_to_be_names(room, tmp_path):
     assert [item.ref.name for item in staged] == ["a.log", "a-2.log", "hidden _"]
 
 
-def test_missing_unreadable_and_special_evidence_is_named(room, tmp_path):
+def test_missing_and_special_evidence_is_named(room, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "nowhere", tmp_path / "pipe"):
         with pytest.raises(InvalidRequest, match=path.name):
