@@ -6,7 +6,7 @@ import time
 
 import click
 
-from controlplane.bootstrap import App
+from controlplane.bootstrap import App, EmbeddedRuntime
 from controlplane.cli.answer import stop_line
 from controlplane.cli.exits import Exit
 from controlplane.cli.flags import home_flag, job_argument, json_flag
@@ -16,6 +16,7 @@ from controlplane.cli.watch import has_ended
 from controlplane.views import JobView
 
 _POLL_SECONDS = 0.02
+_PATIENCE_SECONDS = 2.0
 
 
 def operator() -> str:
@@ -52,6 +53,15 @@ def stop(job_id: str, *, kill: bool, reason: str, seconds: float, as_json: bool,
 
 
 def _wait(app: App, job_id: str, *, seconds: float) -> JobView:
+    view = _poll(app, job_id, seconds=min(seconds, _PATIENCE_SECONDS))
+    if has_ended(view):
+        return view
+    # Its worker may be gone: a runtime that works on nothing still looks after leases.
+    with EmbeddedRuntime(app, only_jobs=frozenset()):
+        return _poll(app, job_id, seconds=max(seconds - _PATIENCE_SECONDS, 0))
+
+
+def _poll(app: App, job_id: str, *, seconds: float) -> JobView:
     deadline = time.monotonic() + seconds
     while True:
         view = app.job(job_id)

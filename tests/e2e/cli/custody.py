@@ -67,10 +67,12 @@ class Custody:
 
     def jobs(self) -> list[dict[str, Any]]:
         done = self("jobs", "--json")
+        assert done.code in (0, 2), done.err  # 2: the home is not there yet
         return done.document["jobs"] if done.code == 0 else []
 
     def events(self, job_id: str) -> list[dict[str, Any]]:
         done = self("trace", job_id, "--json", "--all")
+        assert done.code == 0, done.err
         return [json.loads(line)["event"] for line in done.out.splitlines()]
 
     def until(self, holds: Callable[[], Any], *, seconds: float = 30) -> Any:
@@ -92,4 +94,10 @@ class Custody:
                     return str(job["job_id"])
             return None
 
-        return str(self.until(working))
+        try:
+            return str(self.until(working))
+        except AssertionError as late:
+            told = [
+                (job["state"], [event["kind"] for event in self.events(job["job_id"])]) for job in self.jobs()
+            ]
+            raise AssertionError(f"no cell is at work; jobs: {told}") from late

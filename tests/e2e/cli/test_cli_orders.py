@@ -117,3 +117,29 @@ def test_a_steer_is_accepted_and_observed(custody: Custody):
     assert steered.code == 0, steered.err
     assert done.code == 0, done.err
     assert "steer_observed" in [event["kind"] for event in custody.events(done.document["job_id"])]
+
+
+def test_a_job_whose_worker_is_gone_can_be_stopped(custody: Custody):
+    with ScriptedModel(cells(ENDLESS)) as model:
+        running = custody.start("run", "Q", "-m", model.url)
+        job_id = custody.working_job()
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+
+        stopped = custody("stop", job_id)
+
+    assert stopped.code == 0, stopped.out
+    assert custody("show", job_id, "--json").document["state"] == "stopped"
+
+
+def test_two_presses_kill(custody: Custody):
+    with ScriptedModel(cells(ENDLESS)) as model:
+        running = custody.start("run", "Q", "-m", model.url)
+        job_id = custody.working_job()
+
+        running.send_signal(signal.SIGINT)
+        running.send_signal(signal.SIGTERM)
+        done = custody.finish(running)
+
+    assert done.code == 130, done.err
+    assert custody("show", job_id, "--json").document["state"] == "stopped"
