@@ -14,13 +14,18 @@ class SchemaRefused(ValueError):
     """The schema itself is not usable."""
 
 
+def _refuse(address: str) -> Any:
+    """A cell may write the schema: following its references would be its way to the network and to files."""
+    raise ValueError(f"references may only point inside the schema, not to {address}")
+
+
 class Shape:
     """A JSON Schema, ready to check values."""
 
     def __init__(self, schema: JsonObject) -> None:
         self.schema = schema
         try:
-            self._validator = jsonschema_rs.validator_for(schema)
+            self._validator = jsonschema_rs.validator_for(schema, retriever=_refuse)
         except (ValueError, jsonschema_rs.ValidationError) as error:
             raise SchemaRefused(f"not a usable JSON Schema: {str(error).splitlines()[0]}") from error
 
