@@ -1,6 +1,7 @@
 """Typed signatures: `"line, n: int -> severity: Literal['low','high'], why: str"` to JSON Schema and back to nothing else."""
 
 import ast
+import json
 import keyword
 from typing import Self
 
@@ -66,15 +67,8 @@ def _object(fields: dict[str, JsonObject]) -> JsonObject:
 
 
 def _fields(text: str, *, where: str) -> dict[str, JsonObject]:
-    flat = " ".join(text.split())
-    try:
-        tree = ast.parse(f"def _({flat}): pass")
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise SignatureError(f"cannot read the {where} {flat!r}: expected 'name: type, …'") from error
-    function = tree.body[0]
-    if len(tree.body) != 1 or not isinstance(function, ast.FunctionDef):
-        raise SignatureError(f"cannot read the {where} {flat!r}: expected 'name: type, …'")
-    arguments = function.args
+    said = " ".join(text.split())
+    arguments = _arguments(text, where=where)
     if (
         arguments.vararg
         or arguments.kwarg
@@ -82,10 +76,30 @@ def _fields(text: str, *, where: str) -> dict[str, JsonObject]:
         or arguments.posonlyargs
         or arguments.defaults
     ):
-        raise SignatureError(f"the {where} {flat!r} may hold names and types only: no stars, no defaults")
-    if len(arguments.args) > _MAX_FIELDS:
-        raise SignatureError(f"{len(arguments.args)} {where} are too many: at most {_MAX_FIELDS}")
-    return {argument.arg: _field(argument) for argument in arguments.args}
+        raise SignatureError(f"the {where} {said!r} may hold names and types only: no stars, no defaults")
+    names = [argument.arg for argument in arguments.args]
+    if len(names) > _MAX_FIELDS:
+        raise SignatureError(f"{len(names)} {where} are too many: at most {_MAX_FIELDS}")
+    if len(names) != len(set(names)):
+        raise SignatureError(f"the {where} {said!r} name a field twice: every name once")
+    try:
+        return {argument.arg: _field(argument) for argument in arguments.args}
+    except (RecursionError, MemoryError) as error:
+        raise SignatureError(f"the {where} are nested too deeply: use simpler types") from error
+
+
+def _arguments(text: str, *, where: str) -> ast.arguments:
+    """The fields as Python reads parameters, which have the same form; nothing of it is run."""
+    try:
+        body = ast.parse(f"def _(\n{text.strip()}\n): pass").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        body = []
+    match body:
+        case [ast.FunctionDef(returns=None, body=[ast.Pass()]) as function]:
+            return function.args
+        case _:
+            said = " ".join(text.split())
+            raise SignatureError(f"cannot read the {where} {said!r}: expected 'name: type, …'")
 
 
 def _field(argument: ast.arg) -> JsonObject:
@@ -101,13 +115,20 @@ def _type(node: ast.expr) -> JsonObject:
         case ast.Constant(value=None):
             return {"type": "null"}
         case ast.Constant(value=str(text)):
-            return _type(ast.parse(text, mode="eval").body)
+            return _type(_quoted(text))
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return _union([left, right])
         case ast.Subscript(value=ast.Name(id=generic), slice=inner):
             return _generic(generic, inner)
         case _:
             raise SignatureError(f"unknown type {ast.unparse(node)!r}: use {_OFFERED}")
+
+
+def _quoted(text: str) -> ast.expr:
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError) as error:
+        raise SignatureError(f"unknown type {text!r}: use {_OFFERED}") from error
 
 
 def _generic(name: str, inner: ast.expr) -> JsonObject:
@@ -119,9 +140,9 @@ def _generic(name: str, inner: ast.expr) -> JsonObject:
             return {"type": "object", "additionalProperties": _type(value)}
         case "Optional", [item]:
             return _union([item, ast.Constant(value=None)])
-        case "Union", _:
+        case "Union", [_, *_]:
             return _union(items)
-        case "Literal", _:
+        case "Literal", [_, *_]:
             return {"enum": [_literal(item) for item in items]}
         case _:
             raise SignatureError(f"unknown type {name}[{ast.unparse(inner)}]: use {_OFFERED}")
@@ -133,11 +154,12 @@ def _union(items: list[ast.expr]) -> JsonObject:
 
 def _literal(node: ast.expr) -> JsonValue:
     try:
-        value = ast.literal_eval(node)
-    except (ValueError, SyntaxError):
-        value = ...
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
-    raise SignatureError(
-        f"Literal[...] takes strings, numbers, True, False and None, not {ast.unparse(node)!r}"
-    )
+        value: JsonValue = ast.literal_eval(node)
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, SyntaxError, TypeError):
+        value = []
+    if isinstance(value, list | dict | tuple):
+        raise SignatureError(
+            f"Literal[...] takes strings, numbers, True, False and None, not {ast.unparse(node)!r}"
+        )
+    return value
