@@ -31,6 +31,8 @@ class Children:
 
     async def ask(self, at: Execution, payload: JsonObject) -> JsonValue:
         """The child's answer; raises SubcallFailed when it has none."""
+        if not isinstance(self._bench.spec.driver, ModelDriver):
+            raise SubcallFailed("rlm_query needs a model that can write cells: give the job one with --model")
         task, schema, key = self._read(payload)
         known = at.outcome(key)
         if known is None:
@@ -78,9 +80,6 @@ class Children:
 
     def _child_spec(self, task: str, schema: JsonObject, payload: JsonObject) -> JobSpec:
         self._meter.check_depth(self._spec.depth + 1)
-        root = self._bench.spec.driver
-        if not isinstance(root, ModelDriver):
-            raise SubcallFailed("rlm_query needs a model that can write cells: give the job one with --model")
         return self._spec.model_copy(
             update={
                 "task": task,
@@ -88,7 +87,7 @@ class Children:
                 "output_schema": schema,
                 "params": {"inputs": payload.get("inputs") or {}},
                 "budget": self._carve(payload.get("budget") or {}),
-                "driver": root,
+                "driver": self._bench.spec.driver,
             }
         )
 

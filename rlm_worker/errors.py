@@ -4,7 +4,8 @@ Errors of the worker, sorted by who sees them.
 WorkerError
 ├─ CallRefused          a host call is not answered: it raises inside the cell, the job goes on
 │  ├─ BudgetExceeded    … a limit would be passed
-│  ├─ SubcallFailed     … the model could not be asked, or its answer does not fit the type
+│  ├─ SubcallFailed     … the model gave no answer, or none that fits the type
+│  │  └─ NotAsked       … … it could not even be asked: nothing left, nothing is recorded of it
 │  └─ BadCall           … the call itself is malformed
 ├─ JobFailed            the job ends with a failure class
 └─ LostAuthority        the lease is gone: write nothing, kill the sandbox, leave
@@ -33,6 +34,10 @@ class SubcallFailed(CallRefused):
     """A predict() has no usable answer."""
 
     guest_error = "SubcallError"
+
+
+class NotAsked(SubcallFailed):
+    """A predict() whose model cannot be reached by any request."""
 
 
 class BudgetExceeded(CallRefused):

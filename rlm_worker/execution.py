@@ -1,6 +1,6 @@
 """One execution of a cell: which recorded answers it is served, and whether it may ask for new ones."""
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
@@ -37,6 +37,8 @@ class Execution:
         self.children = dict(recorded.children)
         self._outcomes = _Served[Outcome](recorded.outcomes)
         self._host_calls = _Served[HostCallFinished](recorded.host_calls)
+        self._refusals = dict(recorded.refusals)
+        self._called: Counter[tuple[str, str]] = Counter()
 
     def outcome(self, key: str) -> Outcome | None:
         """What this subcall was answered when the cell ran before."""
@@ -44,6 +46,15 @@ class Execution:
 
     def host_call(self, name: str) -> HostCallFinished | None:
         return self._host_calls.take(name)
+
+    def count(self, name: str, payload_digest: str) -> int:
+        """How often this very call was made before in the cell; so a refusal is served where it happened."""
+        self._called[name, payload_digest] += 1
+        return self._called[name, payload_digest] - 1
+
+    def refusal(self, name: str, payload_digest: str, calls_before: int) -> HostCallFinished | None:
+        """How this call was refused when the cell ran before."""
+        return self._refusals.get((name, payload_digest, calls_before))
 
     def must_be_live(self, what: str) -> None:
         """Refuse to ask anew while a finished cell is only being repeated."""

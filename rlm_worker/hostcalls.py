@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from rlm_worker.contracts import JobSpec, JsonObject, digest
+from rlm_worker.contracts.job import Dimension
 from rlm_worker.contracts.result import CitationReport, Proposal
 from rlm_worker.contracts.trace import (
     DraftRecorded,
@@ -14,7 +15,7 @@ from rlm_worker.contracts.trace import (
     SubmitRejected,
 )
 from rlm_worker.crashpoints import crash_here
-from rlm_worker.errors import BadCall, BudgetExceeded, CallRefused
+from rlm_worker.errors import BadCall, BudgetExceeded, CallRefused, NotAsked
 from rlm_worker.execution import Execution
 from rlm_worker.meter import Meter
 from rlm_worker.schemas import shape_of
@@ -39,7 +40,10 @@ CALLS = frozenset(
 )
 
 _NOTE: TypeAdapter[tuple[str, str]] = TypeAdapter(tuple[str, str])
+_DIMENSION: TypeAdapter[Dimension] = TypeAdapter(Dimension)
 _CITATIONS_SHOWN = 5
+#: Refusals of one and the same call that a cell may have in the record; a cell that goes on is not repeatable.
+_REFUSALS_KEPT = 100
 
 
 class SubmitRefused(CallRefused):
@@ -77,11 +81,36 @@ class HostCalls:
 
     async def answer(self, at: Execution, name: str, payload: JsonObject) -> JsonValue:
         """The answer to one call; raises CallRefused with what the cell is told."""
+        payload_digest = digest(payload)
+        calls_before = at.count(name, payload_digest)
+        recorded = at.refusal(name, payload_digest, calls_before)
         try:
+            if recorded is not None:
+                raise _recall(recorded)
             return await self._answers[name](at, payload)
-        except BudgetExceeded as refusal:
-            self.last_refusal = refusal
+        except (BudgetExceeded, NotAsked) as refusal:
+            if isinstance(refusal, BudgetExceeded):
+                self.last_refusal = refusal
+            if recorded is None and at.live and calls_before < _REFUSALS_KEPT:
+                told = _told(refusal) | {"calls_before": calls_before}
+                await self._record(at, name, payload_digest, told, error=str(refusal))
             raise
+
+    async def _record(
+        self, at: Execution, name: str, payload_digest: str, answer: JsonObject, *, error: str = ""
+    ) -> None:
+        await self._bench.writer.write(
+            HostCallFinished(
+                node=at.node,
+                iteration=at.iteration,
+                ordinal=self._bench.journal.take_ordinal(),
+                name=name,
+                payload_digest=payload_digest,
+                answer=answer,
+                ok=not error,
+                error=error,
+            )
+        )
 
     async def _submit(self, at: Execution, payload: JsonObject) -> JsonValue:
         fields = _fields(payload)
@@ -94,6 +123,7 @@ class HostCalls:
             )
         if mistakes:
             if at.live:
+                self._meter.count_host_call()
                 await self._bench.writer.write(
                     SubmitRejected(node=at.node, iteration=at.iteration, fields=fields, errors=mistakes)
                 )
@@ -124,16 +154,7 @@ class HostCalls:
         at.must_be_live("a budget() call")
         self._meter.count_host_call()
         left: JsonObject = dict(self._meter.left())
-        await self._bench.writer.write(
-            HostCallFinished(
-                node=at.node,
-                iteration=at.iteration,
-                ordinal=self._bench.journal.take_ordinal(),
-                name="budget",
-                payload_digest=digest(payload),
-                answer=left,
-            )
-        )
+        await self._record(at, "budget", digest(payload), left)
         return left
 
     async def _note(self, at: Execution, payload: JsonObject) -> JsonValue:
@@ -157,6 +178,29 @@ class HostCalls:
 
     async def _progress(self, at: Execution, payload: JsonObject) -> JsonValue:  # noqa: ARG002
         return None
+
+
+def _told(refusal: CallRefused) -> JsonObject:
+    """A refusal as it goes into the record."""
+    if not isinstance(refusal, BudgetExceeded):
+        return {"refused": "not_asked"}
+    return {
+        "refused": refusal.dimension,
+        "limit": str(refusal.limit),
+        "spent": str(refusal.spent),
+        "detail": refusal.detail,
+    }
+
+
+def _recall(recorded: HostCallFinished) -> CallRefused:
+    """The refusal that was recorded, to be raised again."""
+    said = recorded.answer if isinstance(recorded.answer, dict) else {}
+    if said.get("refused") == "not_asked":
+        return NotAsked(recorded.error)
+    dimension: Dimension = _DIMENSION.validate_python(said.get("refused"))
+    return BudgetExceeded(
+        dimension, limit=said.get("limit"), spent=said.get("spent"), detail=str(said.get("detail", ""))
+    )
 
 
 def _fields(payload: JsonObject) -> JsonObject:

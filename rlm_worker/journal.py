@@ -42,6 +42,8 @@ class Recorded:
     outcomes: dict[str, deque[Outcome]] = field(default_factory=lambda: defaultdict(deque))
     children: dict[str, ChildStarted] = field(default_factory=dict)
     host_calls: dict[str, deque[HostCallFinished]] = field(default_factory=lambda: defaultdict(deque))
+    #: Refusals that follow from nothing else in the record, by name, digest and how often it was called before.
+    refusals: dict[tuple[str, str, int], HostCallFinished] = field(default_factory=dict)
     steers: list[SteerObserved] = field(default_factory=list)
 
 
@@ -125,8 +127,11 @@ class Journal:
 
     def _fold_other(self, event: TraceEvent) -> None:
         match event:
-            case HostCallFinished():
+            case HostCallFinished(ok=True):
                 self.nodes[event.node].at(event.iteration).host_calls[event.name].append(event)
+            case HostCallFinished(ok=False):
+                refused = refused_call(event)
+                self.nodes[event.node].at(event.iteration).refusals[refused] = event
             case ChildStarted():
                 self.nodes[event.node].at(event.iteration).children[event.key] = event
             case DraftRecorded():
@@ -144,3 +149,10 @@ class Journal:
                 self.attempts = max(self.attempts, event.attempt)
             case _:
                 pass
+
+
+def refused_call(event: HostCallFinished) -> tuple[str, str, int]:
+    """Which call of its cell a recorded refusal answered."""
+    said = event.answer if isinstance(event.answer, dict) else {}
+    before = said.get("calls_before")
+    return event.name, event.payload_digest, before if isinstance(before, int) else 0

@@ -19,6 +19,7 @@ from rlm_worker.contracts.trace import (
     SubcallFinished,
     SubcallLost,
     SubcallStarted,
+    SubmitRejected,
     TraceEvent,
 )
 from rlm_worker.errors import BudgetExceeded
@@ -109,14 +110,14 @@ class Meter:
         match event:
             case SubcallStarted() | ModelAsked():
                 self._apply_hold(event.ordinal, event.hold, event.model)
-            case SubcallFinished() | ModelAnswered():
+            case SubcallFinished() | ModelAnswered() if event.ordinal in self._holds:
                 self._apply_spend(event.ordinal, event.spend)
             case SubcallLost():
                 self._apply_spend(event.ordinal, whole(event.charged))
             case CellFinished():
                 output = event.stdout_bytes + event.stderr_bytes
                 self.count_cell(output_bytes=output, cpu_ms=event.cpu_ms, memory_bytes=event.memory_bytes)
-            case HostCallFinished() | DraftRecorded() | ProposalMade():
+            case HostCallFinished(ok=True) | DraftRecorded() | ProposalMade() | SubmitRejected():
                 self._tally.host_calls += 1
             case _:
                 pass

@@ -19,7 +19,7 @@ from rlm_worker.contracts.trace import (
     SubcallStarted,
 )
 from rlm_worker.crashpoints import crash_here
-from rlm_worker.errors import BadCall, BudgetExceeded, SubcallFailed
+from rlm_worker.errors import BadCall, BudgetExceeded, NotAsked, SubcallFailed
 from rlm_worker.execution import Execution
 from rlm_worker.meter import Meter, whole
 from rlm_worker.models import Completion, Message, Model
@@ -162,7 +162,7 @@ class Subcalls:
                     try:
                         held.append(self._hold(call, model))
                     except BudgetExceeded as refusal:
-                        rows[call.key] = Row(finished=_unheld(at, call, refusal))
+                        rows[call.key] = Row(finished=self._unheld(at, call, refusal))
                         window.release()
                 durable = self._bench.writer.add(*(_started(at, pending) for pending in held))
                 for pending in held:
@@ -170,11 +170,28 @@ class Subcalls:
         await self._bench.writer.write()
         return rows
 
+    def _unheld(self, at: Execution, call: Call, refusal: BudgetExceeded) -> SubcallFinished:
+        """A row that the budget no longer reached: recorded, so that a repeated cell sees it refused again."""
+        finished = SubcallFinished(
+            node=at.node,
+            iteration=at.iteration,
+            ordinal=self._bench.journal.take_ordinal(),
+            key=call.key,
+            model=call.model,
+            ok=False,
+            error_class="BudgetExceeded",
+            error=str(refusal),
+            requests=0,
+            spend=Spend(),
+        )
+        self._bench.writer.add(finished)
+        return finished
+
     def _model(self, call: Call) -> Model:
         try:
             return self._bench.models.get(call.model)
         except ModelError as error:
-            raise SubcallFailed(str(error)) from error
+            raise NotAsked(str(error)) from error
 
     def _hold(self, call: Call, model: Model) -> _Pending:
         messages = predict_messages(
@@ -291,22 +308,6 @@ def _finished(at: Execution, pending: _Pending, *, spend: Spend, **said: object)
             "spend": spend,
             **fields,
         }
-    )
-
-
-def _unheld(at: Execution, call: Call, refusal: BudgetExceeded) -> SubcallFinished:
-    """A row of a batch that the budget no longer reached. It never left, so it is not recorded."""
-    return SubcallFinished(
-        node=at.node,
-        iteration=at.iteration,
-        ordinal=0,
-        key=call.key,
-        model=call.model,
-        ok=False,
-        error_class="BudgetExceeded",
-        error=str(refusal),
-        requests=0,
-        spend=Spend(),
     )
 
 
