@@ -20,7 +20,7 @@ from rlm_worker.contracts.trace import (
 )
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.drivers.driver import Cell, Driver, Finished, NoCell, Step, Turn, View
-from rlm_worker.drivers.recording import RecordingDriver
+from rlm_worker.drivers.recording import RecordingDriver, recorded_step, steer_notices
 from rlm_worker.endings import Ending, Exhausted, Failed, Submitted
 from rlm_worker.errors import BudgetExceeded, JobFailed
 from rlm_worker.execution import Execution
@@ -49,7 +49,6 @@ class Repl:
         self.host = HostCalls(bench, spec, meter=meter, ask_child=children.ask)
         self._session: sandbox.Session | None = None
         self._history: list[Step] = []
-        self._notices: list[str] = []
         self._closing: Exhausted | None = None
 
     async def run(self) -> Ending:
@@ -93,32 +92,48 @@ class Repl:
         if iteration not in self._journal.iterations:
             self.meter.begin_iteration()
         await self._observe_steers(iteration)
-        view = self._view(iteration)
-        turn = await self._recording.next(view)
+        self._seen = self._view(iteration)
+        turn = await self._recording.next(self._seen)
         is_new = isinstance(turn, Finished)
         if is_new:
-            turn = await self._new_turn(view)
+            turn = await self._new_turn()
         if isinstance(turn, Finished):
             return self._out_of_cells()
         if isinstance(turn, NoCell):
             return await self._reject(iteration, turn, is_new=is_new)
         return await self._run_turn(iteration, turn, is_new=is_new)
 
-    async def _new_turn(self, view: View) -> Turn:
+    async def _new_turn(self) -> Turn:
         try:
-            return await self._driver.next(view)
+            return await self._driver.next(self._seen)
         except BudgetExceeded as refusal:
             if self._closing is not None:
                 raise
             self._begin_closing(_exhausted_by(refusal))
-            return await self._driver.next(self._view(view.iteration))
+            self._seen = self._view(self._seen.iteration)
+            return await self._driver.next(self._seen)
+
+    def _remember(self, turn: Cell | NoCell, *, outcome: CellFinished | None = None) -> None:
+        """Enter a turn into the history, with all it was asked with and all that was said."""
+        view = self._seen
+        asked = self._journal.at(view.iteration).asked
+        self._history.append(
+            Step(
+                iteration=view.iteration,
+                turn=turn,
+                said=asked.text if asked else "",
+                outcome=outcome,
+                notices=view.notices,
+                left=view.left,
+            )
+        )
 
     async def _reject(self, iteration: int, turn: NoCell, *, is_new: bool) -> Ending | None:
         if is_new:
             await self.bench.writer.write(
                 CellRejected(node=self.node, iteration=iteration, reason=turn.reason)
             )
-        self._history.append(Step(iteration=iteration, turn=turn, said=turn.text))
+        self._remember(turn)
         return self._closing
 
     async def _run_turn(self, iteration: int, turn: Cell, *, is_new: bool) -> Ending | None:
@@ -142,7 +157,7 @@ class Repl:
             cpu_ms=cell.cpu_ms,
             memory_bytes=cell.memory_bytes,
         )
-        self._history.append(Step(iteration=iteration, turn=turn, outcome=cell))
+        self._remember(turn, outcome=cell)
         return await self._after_cell(cell)
 
     async def _after_cell(self, cell: CellFinished) -> Ending | None:
@@ -221,7 +236,6 @@ class Repl:
     def _begin_closing(self, exhausted: Exhausted) -> None:
         self._closing = exhausted
         self.meter.open_reserve()
-        self._notices.append(_CLOSING.format(exhausted.message.capitalize() + "."))
 
     async def _record_exhausted(self, ending: Exhausted) -> None:
         await self.bench.writer.write(
@@ -235,17 +249,22 @@ class Repl:
         )
 
     async def _observe_steers(self, iteration: int) -> None:
+        """Take up what the operator asks. A later attempt is sent all of it again: what is recorded was heard."""
         for steer in self.steers():
-            await self.bench.writer.write(
-                SteerObserved(node=self.node, iteration=iteration, steer_id=steer.steer_id, text=steer.text)
-            )
-            self._notices.append(f"The operator asks: {steer.text}")
+            if steer.steer_id > self.bench.journal.steer_seen:
+                await self.bench.writer.write(
+                    SteerObserved(
+                        node=self.node, iteration=iteration, steer_id=steer.steer_id, text=steer.text
+                    )
+                )
 
     def _view(self, iteration: int) -> View:
-        notices, self._notices = tuple(self._notices), []
         left: JsonObject = dict(self.meter.left())
-        if left["iterations"] == 0 and not notices:
-            notices = (_LAST_TURN,)
+        notices = steer_notices(self._journal.iterations.get(iteration))
+        if self._closing is not None:
+            notices += (_CLOSING.format(self._closing.message.capitalize() + "."),)
+        elif left["iterations"] == 0:
+            notices += (_LAST_TURN,)
         return View(
             question=self.spec.task,
             output_schema=self.spec.output_schema,
@@ -297,19 +316,17 @@ class Repl:
 
     async def _rebuild(self) -> None:
         """Re-execute finished cells with their recorded answers; what differs is a finding."""
+        told = {step.iteration: step for step in self._history}
         self._history = []
         for iteration in sorted(self._journal.iterations):
             recorded = self._journal.iterations[iteration]
-            said = recorded.asked.text if recorded.asked else ""
-            if recorded.rejected is not None:
-                turn_back = NoCell(reason=recorded.rejected.reason, text=said)
-                self._history.append(Step(iteration=iteration, turn=turn_back, said=said))
-            if recorded.proposed is None or recorded.finished is None:
+            step = told.get(iteration) or recorded_step(recorded)
+            if step is None:
                 continue
-            turn = Cell(code=recorded.proposed.code, reasoning=recorded.proposed.reasoning)
-            self._history.append(Step(iteration=iteration, turn=turn, said=said, outcome=recorded.finished))
-            if not recorded.finished.state_lost:
-                await self._repeat(recorded.finished, recorded.proposed.code)
+            self._history.append(step)
+            if step.outcome is not None and not step.outcome.state_lost:
+                assert isinstance(step.turn, Cell)
+                await self._repeat(step.outcome, step.turn.code)
 
     async def _repeat(self, before: CellFinished, code: str) -> None:
         again = await self._execute(before.iteration, code, live=False)

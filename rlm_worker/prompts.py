@@ -47,15 +47,24 @@ def first_message(view: View) -> str:
 
 
 def turn_messages(view: View, *, observation_chars: int) -> list[Message]:
-    """The whole conversation for the next turn."""
-    messages = [Message(role="system", content=SYSTEM), Message(role="user", content=first_message(view))]
+    """The whole conversation for the next turn: that of the turn before, and what has come since.
+
+    Nothing said once is taken back, so a provider's cache holds all of the conversation but its end.
+    """
+    messages = [Message(role="system", content=SYSTEM)]
+    news = first_message(view)
     for step in view.history:
+        messages.append(Message(role="user", content=_asked(news, step)))
         messages.append(Message(role="assistant", content=step.said or _said(step)))
-        messages.append(Message(role="user", content=observation(step, chars=observation_chars)))
-    last = messages[-1]
-    footer = "\n".join([*view.notices, _footer(view)])
-    messages[-1] = Message(role=last.role, content=f"{last.content}\n\n{footer}")
+        news = observation(step, chars=observation_chars)
+    messages.append(Message(role="user", content=_asked(news, view)))
     return messages
+
+
+def _asked(news: str, at: Step | View) -> str:
+    """What a turn was asked with: the news, then the notices and figures of that moment."""
+    footer = "\n".join([*at.notices, *_footer(at)])
+    return f"{news}\n\n{footer}" if footer else news
 
 
 def _said(step: Step) -> str:
@@ -64,23 +73,24 @@ def _said(step: Step) -> str:
     return step.turn.text or "(no code)"
 
 
-def _footer(view: View) -> str:
-    left = view.left
+def _footer(at: Step | View) -> list[str]:
+    left = at.left
+    if not left:
+        return []
     shown = [
-        f"turn {view.iteration}",
+        f"turn {at.iteration}",
         f"{left.get('iterations')} turns left after this",
         f"{left.get('subcalls')} subcalls left",
     ]
     shown += [f"{left[name]} {name} left" for name in ("tokens", "usd") if left.get(name) is not None]
-    return "[" + " · ".join([*shown, f"{left.get('seconds')} s left"]) + "]"
+    return ["[" + " · ".join([*shown, f"{left.get('seconds')} s left"]) + "]"]
 
 
 def observation(step: Step, *, chars: int) -> str:
     """What a turn led to, as the next prompt shows it."""
     if step.outcome is None:
-        reason = getattr(step.turn, "reason", "the cell did not run")
-        return "\n".join([f"Error: {reason}", *step.notices])
-    return "\n".join([*cell_report(step.outcome, chars=chars), *step.notices])
+        return f"Error: {getattr(step.turn, 'reason', 'the cell did not run')}"
+    return "\n".join(cell_report(step.outcome, chars=chars))
 
 
 def cell_report(cell: CellFinished, *, chars: int) -> list[str]:

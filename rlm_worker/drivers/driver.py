@@ -43,7 +43,9 @@ class Step:
     #: What the driver said in full; for a model, its raw answer.
     said: str = ""
     outcome: CellFinished | None = None
+    #: What the turn was asked with, beside the history: it stays in the conversation, which only ever grows.
     notices: tuple[str, ...] = ()
+    left: JsonObject = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
