@@ -1,0 +1,108 @@
+"""A model's turn: one cell, or the reason why there is none."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlm_worker.drivers.driver import Cell, NoCell
+from rlm_worker.parsing import read_turn
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("```python\nx = 1\n```", "x = 1\n"),
+        ("Plan.\n\n```python\nx = 1\n```\nDone.", "x = 1\n"),
+        ("```py\nx = 1\n```", "x = 1\n"),
+        ("```Python\nx = 1\n```", "x = 1\n"),
+        ("``` python\nx = 1\n```", "x = 1\n"),
+        ("```python title=first\nx = 1\n```", "x = 1\n"),
+        ("```{python}\nx = 1\n```", "x = 1\n"),
+        ("```repl\nx = 1\n```", "x = 1\n"),
+        ("```\nx = 1\n```", "x = 1\n"),
+        ("~~~python\nx = 1\n~~~", "x = 1\n"),
+        ("~~~python\ns = '''\n```\n'''\n~~~", "s = '''\n```\n'''\n"),
+        ("````python\ns = '''\n```\n'''\n````", "s = '''\n```\n'''\n"),
+        ("```python\nx = 1\n````", "x = 1\n"),
+        ("```python\nx = 1", "x = 1\n"),
+        ("```python\nx = 1\n``", "x = 1\n``\n"),
+        ("```python\r\nx = 1\r\ny = 2\r\n```\r\n", "x = 1\ny = 2\n"),
+        ("1. So:\n   ```python\n   if x:\n       y = 1\n   ```\n", "if x:\n    y = 1\n"),
+        ("```python\n    x = 1\n```", "    x = 1\n"),
+        ("```json\n{}\n```\n```python\nx = 1\n```", "x = 1\n"),
+        ("```python\n\n```\n```python\nx = 1\n```", "x = 1\n"),
+        ("Use `x` or ```x``` here.\n```python\nx = 1\n```", "x = 1\n"),
+        ("```python\nx = '\u2028\x0c'\n```", "x = '\u2028\x0c'\n"),
+    ],
+)
+def test_a_turn_with_one_block_is_a_cell(text, code):
+    turn = read_turn(text)
+
+    assert isinstance(turn, Cell), turn
+    assert turn.code == code
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "was empty"),
+        (" \n\t", "was empty"),
+        ("The answer is 42.", "has no code"),
+        ("```inline```", "has no code"),
+        ("```json\n{}\n```", "found: json"),
+        ("```\n\n```", "found: empty"),
+        ("```python\nx = 1\n```\n```python\ny = 2\n```", "2 code blocks"),
+        ("```python\nx = 1\n```\n~~~\ny = 2\n~~~", "2 code blocks"),
+    ],
+)
+def test_a_turn_without_one_block_says_why(text, told):
+    turn = read_turn(text)
+
+    assert isinstance(turn, NoCell)
+    assert told in turn.reason
+    assert turn.text == text
+
+
+def test_the_text_around_the_block_is_the_reasoning():
+    turn = read_turn("First.\n```python\nx\n```\nThen.")
+
+    assert isinstance(turn, Cell)
+    assert turn.reasoning == "First.\nThen."
+
+
+PIECES = st.sampled_from(
+    ["```", "~~~", "````", "python", "\n", "\r\n", " ", "\t", "x = 1", "`", "'''", "{", "é", "\0"]
+)
+
+
+@settings(max_examples=300)
+@given(st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join)))
+def test_no_text_breaks_the_reader(text):
+    turn = read_turn(text)
+
+    assert isinstance(turn, Cell | NoCell)
+    if isinstance(turn, Cell):
+        assert turn.code.strip()
+        assert turn.code.endswith("\n")
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="`~\n\r"), max_size=20), min_size=1, max_size=6))
+def test_code_comes_out_as_it_went_in(lines):
+    code = "\n".join(lines)
+
+    turn = read_turn(f"Plan.\n```python\n{code}\n```\n")
+
+    if code.strip():
+        assert isinstance(turn, Cell)
+        assert turn.code == code.rstrip() + "\n"
+
+
+@pytest.mark.parametrize("text", ["`" * 200_000, "~" * 200_000, " " * 200_000 + "```", "```\n" * 50_000])
+def test_a_hostile_answer_costs_no_more_than_its_length(text):
+    began = time.process_time()
+
+    read_turn(text)
+
+    assert time.process_time() - began < 1
