@@ -1,13 +1,16 @@
 """A predict() as the cell sent it, read and named by the digest of what was asked."""
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pydantic import JsonValue
 
-from rlm_worker.contracts import JsonObject, digest
+from rlm_worker.contracts import JsonObject, canonical
 from rlm_worker.contracts.signature import Signature, SignatureError
 from rlm_worker.errors import BadCall
-from rlm_worker.schemas import SchemaRefused, shape_of
+from rlm_worker.schemas import SchemaRefused, Shape, shape_of
 
 #: Enough for the labels, numbers and dates of a closed type.
 _CLOSED_TOKENS = 96
@@ -21,32 +24,52 @@ class Call:
     key: str
     signature: JsonValue
     schema: JsonObject
+    shape: Shape
     inputs: JsonObject
     instructions: str
     model: str
-
-    @property
-    def max_output_tokens(self) -> int:
-        return _CLOSED_TOKENS if _is_closed(self.schema) else _OPEN_TOKENS
+    max_output_tokens: int
 
 
 def read_call(payload: JsonObject, *, inputs: JsonValue, models: tuple[str, ...]) -> Call:
     """Check a call's parts; BadCall says what to change. The first of `models` is asked when the call names none."""
+    return read_calls(payload, rows=[inputs], models=models)[0]
+
+
+def read_calls(payload: JsonObject, *, rows: Sequence[JsonValue], models: tuple[str, ...]) -> list[Call]:
+    """The calls of a batch, which differ in their inputs alone."""
     signature, schema, names = read_signature(payload)
-    if not isinstance(inputs, dict):
-        raise BadCall(f"inputs must be named values, got {type(inputs).__name__}")
-    if names is not None and set(inputs) != set(names):
-        raise BadCall(f"the signature takes {list(names)}, the call gives {sorted(inputs)}")
     instructions = payload.get("instructions") or ""
     model = payload.get("model") or models[0]
     if not isinstance(instructions, str) or not isinstance(model, str):
         raise BadCall("instructions and model are strings")
     if model not in models:
         raise BadCall(f"this job may use {', '.join(models)} for predict(), not {model!r}: leave model out")
-    key = digest(["predict", schema, inputs, instructions, model])
-    return Call(
-        key=key, signature=signature, schema=schema, inputs=inputs, instructions=instructions, model=model
-    )
+    shape, asked = shape_of(schema), canonical(schema)
+    told = b",".join([canonical(instructions), canonical(model)])
+    tokens = _CLOSED_TOKENS if _is_closed(schema) else _OPEN_TOKENS
+    return [
+        Call(
+            # The digest of ["predict", schema, inputs, instructions, model], without encoding the schema for each row.
+            key=hashlib.sha256(b'["predict",%b,%b,%b]' % (asked, canonical(inputs), told)).hexdigest(),
+            signature=signature,
+            schema=schema,
+            shape=shape,
+            inputs=inputs,
+            instructions=instructions,
+            model=model,
+            max_output_tokens=tokens,
+        )
+        for inputs in (_checked_inputs(row, names) for row in rows)
+    ]
+
+
+def _checked_inputs(inputs: JsonValue, names: tuple[str, ...] | None) -> JsonObject:
+    if not isinstance(inputs, dict):
+        raise BadCall(f"inputs must be named values, got {type(inputs).__name__}")
+    if names is not None and inputs.keys() != set(names):
+        raise BadCall(f"the signature takes {list(names)}, the call gives {sorted(inputs)}")
+    return inputs
 
 
 def read_signature(payload: JsonObject) -> tuple[JsonValue, JsonObject, tuple[str, ...] | None]:
@@ -54,7 +77,7 @@ def read_signature(payload: JsonObject) -> tuple[JsonValue, JsonObject, tuple[st
     text, schema = payload.get("signature"), payload.get("schema")
     if isinstance(text, str):
         try:
-            parsed = Signature.parse(text)
+            parsed = _parse(text)
         except SignatureError as error:
             raise BadCall(str(error)) from error
         return text, parsed.output_schema, parsed.inputs
@@ -65,6 +88,12 @@ def read_signature(payload: JsonObject) -> tuple[JsonValue, JsonObject, tuple[st
     except SchemaRefused as error:
         raise BadCall(str(error)) from error
     return schema, schema, None
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> Signature:
+    """The rows of a batch share one text, so that it is read once."""
+    return Signature.parse(text)
 
 
 def _is_closed(schema: JsonObject) -> bool:

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from pydantic import JsonValue
 
-from rlm_worker.calls import Call, read_call
+from rlm_worker.calls import Call, read_call, read_calls
 from rlm_worker.contracts import JsonObject
 from rlm_worker.contracts.trace import (
     ChildFinished,
@@ -25,7 +25,6 @@ from rlm_worker.meter import Meter, whole
 from rlm_worker.models import Completion, Message, Model
 from rlm_worker.models.errors import ModelError
 from rlm_worker.prompts import predict_messages, repair_messages
-from rlm_worker.schemas import shape_of
 from rlm_worker.workbench import Workbench
 
 #: Rows of a batch whose holds are written together, and rows that may be held and unanswered.
@@ -77,7 +76,7 @@ class Subcalls:
         rows = payload.get("rows")
         if not isinstance(rows, list):
             raise BadCall("predict_batch needs rows: a list of inputs")
-        calls = [read_call(payload, inputs=row, models=self._bench.predict_models) for row in rows]
+        calls = read_calls(payload, rows=rows, models=self._bench.predict_models)
         known: dict[str, Row] = {}
         for call in calls:
             if call.key not in known and (row := self._known(at, call)) is not None:
@@ -146,12 +145,11 @@ class Subcalls:
         rows: dict[str, Row] = {}
         model = self._model(calls[0])
 
-        async def one(pending: _Pending, durable: "asyncio.Future[None]") -> None:
-            await asyncio.shield(durable)
+        async def one(pending: _Pending) -> None:
             async with self._bench.limiter:
                 finished = await self._ask(at, pending)
             rows[pending.call.key] = Row(finished=finished)
-            self._bench.writer.add(finished)
+            self._bench.writer.add_later(finished)
             window.release()
 
         async with asyncio.TaskGroup() as tasks:
@@ -164,9 +162,9 @@ class Subcalls:
                     except BudgetExceeded as refusal:
                         rows[call.key] = Row(finished=self._unheld(at, call, refusal))
                         window.release()
-                durable = self._bench.writer.add(*(_started(at, pending) for pending in held))
+                await self._bench.writer.write(*(_started(at, pending) for pending in held))
                 for pending in held:
-                    tasks.create_task(one(pending, durable))
+                    tasks.create_task(one(pending))
         await self._bench.writer.write()
         return rows
 
@@ -245,7 +243,7 @@ class Subcalls:
         return finished
 
     async def _checked(self, at: Execution, pending: _Pending) -> SubcallFinished:
-        call, shape = pending.call, shape_of(pending.call.schema)
+        call, shape = pending.call, pending.call.shape
         messages, requests, completions = pending.messages, 0, list[Completion]()
         for _ in range(1 + pending.repairs):
             asked = await self._bench.models.ask(

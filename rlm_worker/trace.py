@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -14,6 +14,8 @@ from rlm_worker.redaction import redact
 
 #: Events in one request: large enough to share a commit, small enough to answer quickly.
 _GROUP = 512
+#: How long an event that nobody waits for may stay in memory: long enough to share a commit with many others.
+_LINGER_SECONDS = 0.025
 
 
 class Recorder(Protocol):
@@ -48,6 +50,7 @@ class TraceWriter:
         self._pending: list[tuple[int, TraceEvent]] = []
         self._waiters: list[asyncio.Future[None]] = []
         self._flusher: asyncio.Task[None] | None = None
+        self._lingering: asyncio.TimerHandle | None = None
         self._broken: LostAuthority | None = None
         # One thread, so that groups reach the gateway in the order of their sequence numbers.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="custody-trace")
@@ -62,12 +65,31 @@ class TraceWriter:
         if self._broken is not None:
             done.set_exception(self._broken)
             return done
+        self._queue(events)
+        self._waiters.append(done)
+        self._start()
+        return done
+
+    def add_later(self, *events: TraceEvent) -> None:
+        """Queue events that nobody waits for: durable with the next group, or by themselves after a moment."""
+        if self._broken is None:
+            self._queue(events)
+            self._linger()
+
+    def _queue(self, events: Sequence[TraceEvent]) -> None:
         at_ms = _now_ms()
         self._pending.extend((at_ms, event) for event in events)
-        self._waiters.append(done)
+
+    def _linger(self) -> None:
+        if self._lingering is None:
+            self._lingering = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._start)
+
+    def _start(self) -> None:
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush())
-        return done
 
     async def write(self, *events: TraceEvent) -> None:
         """Record events and return when they, and all added before them, are durable."""
@@ -75,28 +97,36 @@ class TraceWriter:
 
     async def close(self) -> None:
         """Wait for what was added, then let the thread go."""
-        if self._flusher is not None:
+        while self._flusher is not None and (self._pending or not self._flusher.done()):
+            self._start()
             await asyncio.gather(self._flusher, return_exceptions=True)
         self._thread.shutdown(wait=False)
 
     async def _flush(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._pending or self._waiters:
-            group, self._pending = self._pending[:_GROUP], self._pending[_GROUP:]
-            waiters = [] if self._pending else self._waiters
-            if not self._pending:
-                self._waiters = []
-            try:
-                if group:
-                    await loop.run_in_executor(self._thread, self._record, group)
-            except GatewayRefused as refused:
-                self._fail(refused, waiters)
-                return
-            for _, event in group:
-                self._observe(event)
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+        """Make durable what somebody waits for, and all that was added before it."""
+        while await self._flush_group() and (self._waiters or len(self._pending) >= _GROUP):
+            pass
+        if self._pending:
+            self._linger()
+
+    async def _flush_group(self) -> bool:
+        """One request. False when it was refused: nothing can be recorded any more."""
+        group, self._pending = self._pending[:_GROUP], self._pending[_GROUP:]
+        waiters = [] if self._pending else self._waiters
+        if not self._pending:
+            self._waiters = []
+        try:
+            if group:
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._record, group)
+        except GatewayRefused as refused:
+            self._fail(refused, waiters)
+            return False
+        for _, event in group:
+            self._observe(event)
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        return True
 
     def _record(self, group: list[tuple[int, TraceEvent]]) -> None:
         seq, head = self._seq, self._head
