@@ -1,6 +1,5 @@
 """predict_batch against the time that the model alone would take: journal, holds and budget in SQLite, cells in a real sandbox."""
 
-import os
 from dataclasses import dataclass
 from math import ceil
 
@@ -45,9 +44,7 @@ class _Batch:
 
 
 def _measure(home: Home, request: JobRequest) -> _Batch:
-    before = os.times()
     ran = home.run(request)
-    after = os.times()
     proposed = ran.moment("cell_proposed")
     started, finished = _moments(ran, "subcall_started"), _moments(ran, "subcall_finished")
     assert len(finished) == request.params["rows"], "every row was asked and answered"
@@ -55,7 +52,7 @@ def _measure(home: Home, request: JobRequest) -> _Batch:
         cell=(ran.moment("cell_finished") - proposed) / 1000,
         first_started=(started[0] - proposed) / 1000,
         calls=(finished[-1] - started[0]) / 1000,
-        cpu=after.user + after.system - before.user - before.system,
+        cpu=ran.cpu_seconds,
     )
 
 

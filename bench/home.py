@@ -45,6 +45,7 @@ class Ran:
     trace: list[TraceRecord]
     submitted_ms: float
     seconds: float
+    cpu_seconds: float
 
     def moment(self, kind: str) -> float:
         """Milliseconds from submit to the first event of a kind."""
@@ -85,15 +86,15 @@ class Home:
     def run(self, request: JobRequest, *, evidence: tuple[Path, ...] = (), seconds: float = 120) -> Ran:
         """Stage, submit and wait until the worker has let go of the job."""
         self._ended.clear()
-        submitted_ms, began = time.time() * 1000, time.perf_counter()
+        submitted_ms, began, burned = time.time() * 1000, time.perf_counter(), time.process_time()
         if evidence:
             request = JobRequest(**{**vars(request), "input_artifacts": self.app.stage(evidence)})
         job_id = self.app.submit(request).job_id
         if not self._ended.wait(seconds):
             raise TimeoutError(f"job {job_id} did not end within {seconds:g} s")
-        taken = time.perf_counter() - began
+        taken, cpu = time.perf_counter() - began, time.process_time() - burned
         view = self.app.job(job_id)
         trace = self.app.trace(job_id, limit=10_000)
         if view.result is None or view.result.status != "succeeded":
             raise RuntimeError(f"job {job_id} did not succeed: {view.result}")
-        return Ran(view=view, trace=trace, submitted_ms=submitted_ms, seconds=taken)
+        return Ran(view=view, trace=trace, submitted_ms=submitted_ms, seconds=taken, cpu_seconds=cpu)
