@@ -1,5 +1,6 @@
 """Opens the driver of a REPL, and asks the root model for turns under the job's budget."""
 
+import asyncio
 from collections.abc import Sequence
 
 from rlm_worker.contracts import JobSpec, digest
@@ -51,6 +52,13 @@ class RootModel:
             charged = whole(hold) if error.may_have_spent else Spend()
             await self._answered(iteration, ordinal, spend=charged, error=str(error))
             raise JobFailed("model_error", str(error)) from error
+        except asyncio.CancelledError:
+            # The request may have been answered and billed: the hold is charged.
+            self._meter.settle(ordinal, whole(hold))
+            self._bench.writer.add(
+                self._event(iteration, ordinal, spend=whole(hold), error="cancelled; the hold is charged")
+            )
+            raise
         spend = Spend(
             input_tokens=completion.usage.input_tokens,
             output_tokens=completion.usage.output_tokens,
@@ -99,15 +107,18 @@ class RootModel:
         self, iteration: int, ordinal: int, *, spend: Spend, text: str = "", error: str = ""
     ) -> None:
         self._meter.settle(ordinal, spend)
-        await self._bench.writer.write(
-            ModelAnswered(
-                node=self._node,
-                iteration=iteration,
-                ordinal=ordinal,
-                model=self._name,
-                text=text,
-                spend=spend,
-                ok=not error,
-                error=error,
-            )
+        await self._bench.writer.write(self._event(iteration, ordinal, spend=spend, text=text, error=error))
+
+    def _event(
+        self, iteration: int, ordinal: int, *, spend: Spend, text: str = "", error: str = ""
+    ) -> ModelAnswered:
+        return ModelAnswered(
+            node=self._node,
+            iteration=iteration,
+            ordinal=ordinal,
+            model=self._name,
+            text=text,
+            spend=spend,
+            ok=not error,
+            error=error,
         )

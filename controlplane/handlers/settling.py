@@ -61,8 +61,20 @@ def _check_result(result: JobResult, *, row: JobRow, lease: Lease, spec: JobSpec
             f"the result points to {trace.events} trace events, {row.trace_events} are stored: "
             "record the whole trace before settling"
         )
+    _check_usage(result, row)
     if result.status in ("succeeded", "partial") and result.structured_output is not None:
         validator = jsonschema_rs.validator_for(spec.output_schema)
         error = next(validator.iter_errors(result.structured_output), None)
         if error is not None:
             raise InvalidRequest(f"the output does not fit the job's schema: {error.message}")
+
+
+def _check_usage(result: JobResult, row: JobRow) -> None:
+    """What the worker says it spent must be what it recorded: the sum over its calls."""
+    said = (result.usage.subcalls, result.usage.input_tokens, result.usage.output_tokens)
+    spent = row.account.spent
+    recorded = (spent.subcalls, spent.input_tokens, spent.output_tokens)
+    if said != recorded:
+        raise InvalidRequest(
+            f"the result claims {said} subcalls, input and output tokens; the trace adds up to {recorded}"
+        )

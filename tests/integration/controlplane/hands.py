@@ -4,12 +4,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controlplane.domain.commands import JobRequest
-from rlm_worker.contracts import Budget, JobResult
+from rlm_worker.contracts import Budget, JobResult, Usage
 from rlm_worker.contracts.gateway import (
     Claimed,
     ClaimRequest,
     Gateway,
+    GatewayRefused,
     NotClaimed,
+    ReadTraceRequest,
     RecordAnswer,
     RecordRequest,
     SettleAnswer,
@@ -25,6 +27,7 @@ from rlm_worker.contracts.trace import (
     Hold,
     Spend,
     SubcallFinished,
+    SubcallLost,
     SubcallStarted,
     TraceEvent,
     TraceRecord,
@@ -105,9 +108,27 @@ class Hands:
             "status": "succeeded",
             "structured_output": {"answer": "x"},
             "answered_by": "submit",
+            "usage": self.usage(),
             "trace_ref": TraceRef(job_id=self.job_id, events=self.events, head=self.head),
         }
         return JobResult(**{**given, **fields})
+
+    def usage(self) -> Usage:
+        """The sum over the subcalls in the trace, answered or lost; nothing when it may no longer be read."""
+        try:
+            page = self.gateway.read_trace(
+                ReadTraceRequest(job_id=self.job_id, fence=self.fence, after=0, limit=1_000)
+            )
+        except GatewayRefused:
+            return Usage()
+        events = [record.typed() for record in page.records]
+        spends: list[Spend | Hold] = [event.spend for event in events if isinstance(event, SubcallFinished)]
+        spends += [event.charged for event in events if isinstance(event, SubcallLost)]
+        return Usage(
+            subcalls=len(spends),
+            input_tokens=sum(spend.input_tokens for spend in spends),
+            output_tokens=sum(spend.output_tokens for spend in spends),
+        )
 
     def settle(self, **fields: Any) -> SettleAnswer:
         return self.gateway.settle(

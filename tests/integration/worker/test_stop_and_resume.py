@@ -78,6 +78,21 @@ def test_a_stop_reaches_a_subcall_that_hangs_and_charges_its_hold():
     assert ran.result.usage.input_tokens == held.input_tokens
 
 
+def test_a_stop_reaches_a_turn_that_hangs_and_charges_its_hold():
+    with ScriptedModel(lambda request, n: Hang()) as model:
+        gateway = MemoryGateway(a_spec(model=model.url))
+        running = start(gateway)
+        wait_for(lambda: model.in_flight == 1)
+        gateway.order("stop")
+        running.join(10)
+
+    ran = Ran(gateway)
+    held = ran.of("model_asked")[0].hold
+    assert ran.result.status == "stopped"
+    assert ran.result.usage.input_tokens == held.input_tokens
+    assert ran.of("model_answered")[0].spend.output_tokens == held.output_tokens
+
+
 @pytest.mark.requirement("LESSON-3", "LESSON-4", "LESSON-6")
 def test_a_worker_that_lost_its_lease_kills_its_sandbox_and_writes_nothing():
     gateway = MemoryGateway(a_spec(playbook="# %%\nwhile True: pass\n"))
