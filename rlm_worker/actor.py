@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,7 @@ class Runner:
     def run(self, job_id: str, generation: int) -> None:
         """Answer a wake-up. One that is late, doubled or for another worker's job changes nothing."""
         request = ClaimRequest(worker_id=self._parts.worker_id, job_id=job_id, generation=generation)
+        claimed_at = time.monotonic()
         answer = self._parts.gateway.claim(request)
         if isinstance(answer, NotClaimed):
             log.info(
@@ -38,16 +40,17 @@ class Runner:
             )
             return
         try:
-            asyncio.run(self._attempt(answer))
+            asyncio.run(self._attempt(answer, claimed_at))
         except (LostAuthority, GatewayRefused) as lost:
             log.warning("attempt_lost", extra={"job_id": job_id, "reason": str(lost)})
 
-    async def _attempt(self, claimed: Claimed) -> None:
+    async def _attempt(self, claimed: Claimed, claimed_at: float) -> None:
         loop = asyncio.get_running_loop()
         orders = Orders()
         heartbeat = Heartbeat(
             self._parts.gateway,
             claimed.lease,
+            claimed_at=claimed_at,
             margin_seconds=self._parts.settings.lease_margin_seconds,
             listeners=Listeners(
                 ordered=lambda answer: _hand_over(loop, orders.hear, answer),

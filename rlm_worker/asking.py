@@ -42,19 +42,19 @@ class Models:
         seconds: float,
     ) -> Asked:
         """One answer. Waits out rate limits and overloads as far as the time allows."""
-        deadline = asyncio.get_running_loop().time() + seconds
+        now = asyncio.get_running_loop().time
+        deadline = now() + seconds
         for requests in range(1, self._settings.retries + 2):
-            left = deadline - asyncio.get_running_loop().time()
             try:
                 completion = await model.complete(
                     messages,
                     schema=schema,
                     max_output_tokens=max_output_tokens,
-                    timeout_seconds=max(0.01, min(left, self._settings.model_timeout_seconds)),
+                    timeout_seconds=max(0.01, min(deadline - now(), self._settings.model_timeout_seconds)),
                 )
             except ModelError as error:
                 pause = self._pause(error, requests)
-                if pause is None or pause >= left:
+                if pause is None or now() + pause >= deadline:
                     raise
                 await asyncio.sleep(pause)
             else:

@@ -29,10 +29,19 @@ class Listeners:
 
 
 class Heartbeat:
-    """Renews one lease every third of its time, and gives it up itself before anyone else may have it."""
+    """Renews one lease every third of its time, and gives it up itself before anyone else may have it.
+
+    `claimed_at` is the monotonic time before the claim was sent: the lease cannot have been granted earlier.
+    """
 
     def __init__(
-        self, gateway: Gateway, lease: Lease, *, margin_seconds: float, listeners: Listeners
+        self,
+        gateway: Gateway,
+        lease: Lease,
+        *,
+        claimed_at: float,
+        margin_seconds: float,
+        listeners: Listeners,
     ) -> None:
         self._gateway = gateway
         self._lease = lease
@@ -41,11 +50,12 @@ class Heartbeat:
         self._stopping = threading.Event()
         self._seen: Desired = "run"
         self._steer_seen = 0
-        # From the claim on: the lease was granted no later than now.
-        self._trusted_until = time.monotonic() + self._trust(lease.ttl_ms)
+        self._hearing = threading.Lock()
+        self._trusted_until = claimed_at + self._trust(lease.ttl_ms)
         self._threads = [
             threading.Thread(target=self._renew_loop, name="custody-lease", daemon=True),
             threading.Thread(target=self._order_loop, name="custody-orders", daemon=True),
+            threading.Thread(target=self._fence_loop, name="custody-fence", daemon=True),
         ]
 
     def start(self) -> None:
@@ -57,7 +67,14 @@ class Heartbeat:
         self._stopping.set()
 
     def _trust(self, ttl_ms: int) -> float:
-        return max(0.0, ttl_ms / 1000 - self._margin)
+        seconds = ttl_ms / 1000
+        return seconds - min(self._margin, seconds / 4)
+
+    def _fence_loop(self) -> None:
+        """Asks nobody: a gateway that is down, or never answers, cannot make this late."""
+        while not self._stopping.wait(max(0.0, self._trusted_until - time.monotonic())):
+            if time.monotonic() >= self._trusted_until:
+                self._lose("the lease could not be renewed in time")
 
     def _renew_loop(self) -> None:
         pause = self._lease.ttl_ms / 3000
@@ -65,11 +82,8 @@ class Heartbeat:
             sent = time.monotonic()
             try:
                 answer = self._gateway.renew(self._renewal())
-            except GatewayDown as error:
+            except GatewayDown:
                 pause = _RETRY_SECONDS
-                if time.monotonic() >= self._trusted_until:
-                    self._lose(f"the lease could not be renewed in time: {error}")
-                    return
             except GatewayRefused as error:
                 self._lose(str(error))
                 return
@@ -102,16 +116,16 @@ class Heartbeat:
                 self._hear(answer)
 
     def _hear(self, answer: RenewAnswer) -> None:
-        if self._stopping.is_set():
-            return
-        fresh = tuple(steer for steer in answer.steers if steer.steer_id > self._steer_seen)
-        if answer.desired == self._seen and not fresh:
-            return
-        self._seen = answer.desired
-        self._steer_seen = max([self._steer_seen, *(steer.steer_id for steer in fresh)])
-        self._listeners.ordered(answer.model_copy(update={"steers": fresh}))
+        with self._hearing:
+            fresh = tuple(steer for steer in answer.steers if steer.steer_id > self._steer_seen)
+            if self._stopping.is_set() or (answer.desired == self._seen and not fresh):
+                return
+            self._seen = answer.desired
+            self._steer_seen = max([self._steer_seen, *(steer.steer_id for steer in fresh)])
+            self._listeners.ordered(answer.model_copy(update={"steers": fresh}))
 
     def _lose(self, why: str) -> None:
-        if not self._stopping.is_set():
-            self._stopping.set()
-            self._listeners.lost(why)
+        with self._hearing:
+            if not self._stopping.is_set():
+                self._stopping.set()
+                self._listeners.lost(why)
