@@ -1,13 +1,13 @@
 """Citation addresses (`name:12`, `name:12-20`) against the evidence as it lies on disk. Reads; follows no link out."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rlm_worker.contracts import EvidenceRef, JsonObject
 from rlm_worker.contracts.result import CitationReport
 
-_ADDRESS = re.compile(r"^(?P<name>.+?)(?::(?P<first>\d{1,12})(?:-(?P<last>\d{1,12}))?)?$", re.DOTALL)
+_ADDRESS = re.compile(r"^(?P<name>.+?)(?::(?P<first>\d{1,12})(?:-(?P<last>\d{1,12}))?)?\Z", re.DOTALL)
 _BLOCK = 1 << 20
 _MISSING_SHOWN = 20
 
@@ -36,7 +36,10 @@ class CitationBook:
             return False
         first = int(found["first"] or 1)
         last = int(found["last"] or first)
-        return 1 <= first <= last <= max(1, self._line_count(path))
+        try:
+            return 1 <= first <= last <= max(1, self._line_count(path))
+        except OSError:
+            return False
 
     def _path(self, name: str) -> Path | None:
         root_name, _, rest = name.partition("/")
@@ -47,7 +50,7 @@ class CitationBook:
         path = root / rest if rest else root
         try:
             inside = path.resolve(strict=True)
-        except (OSError, ValueError):
+        except (OSError, ValueError, RuntimeError):  # a loop of links is a RuntimeError
             return None
         is_ours = inside.is_file() and inside.is_relative_to(root.resolve())
         return inside if is_ours else None
@@ -68,17 +71,55 @@ def _count_lines(path: Path) -> int:
 
 
 def citations_in(value: object, schema: object) -> Iterator[str]:
-    """Strings of the value that stand where the schema has `format: citation`."""
-    if not isinstance(schema, dict):
-        return
-    if isinstance(value, str) and schema.get("format") == "citation":
-        yield value
-    for option in schema.get("anyOf", ()):
-        yield from citations_in(value, option)
-    if isinstance(value, list):
-        for item in value:
-            yield from citations_in(item, schema.get("items"))
-    if isinstance(value, dict):
-        known = schema.get("properties", {})
-        for name, part in value.items():
-            yield from citations_in(part, known.get(name, schema.get("additionalProperties")))
+    """Strings of the value that stand where the schema has `format: citation`, each place once."""
+    return _cited(value, [schema], root=schema)
+
+
+def _cited(value: object, schemas: Sequence[object], *, root: object) -> Iterator[str]:
+    known = list(_expanded(schemas, root=root))
+    match value:
+        case str() if any(schema.get("format") == "citation" for schema in known):
+            yield value
+        case list():
+            for place, item in enumerate(value):
+                yield from _cited(item, [_item(schema, place) for schema in known], root=root)
+        case dict():
+            for name, part in value.items():
+                yield from _cited(part, [_property(schema, name) for schema in known], root=root)
+        case _:
+            pass
+
+
+def _expanded(schemas: Sequence[object], *, root: object) -> Iterator[JsonObject]:
+    """Every schema that speaks of the same value: alternatives, parts and references within the root."""
+    waiting, seen = list(schemas), set[int]()
+    while waiting:
+        schema = waiting.pop()
+        if not isinstance(schema, dict) or id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        yield schema
+        for name in ("anyOf", "oneOf", "allOf"):
+            options = schema.get(name)
+            waiting.extend(options if isinstance(options, list) else ())
+        waiting.append(_referred(schema.get("$ref"), root))
+
+
+def _referred(pointer: object, root: object) -> object:
+    if not isinstance(pointer, str) or not pointer.startswith("#"):
+        return None
+    found = root
+    for part in pointer[1:].split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def _item(schema: JsonObject, place: int) -> object:
+    first = schema.get("prefixItems")
+    return first[place] if isinstance(first, list) and place < len(first) else schema.get("items")
+
+
+def _property(schema: JsonObject, name: str) -> object:
+    known = schema.get("properties")
+    return known[name] if isinstance(known, dict) and name in known else schema.get("additionalProperties")
