@@ -12,7 +12,9 @@ NAMES = ("sandbox", "cells", "batch", "start", "search")
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; none means all")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes: shows that it runs, measures little")
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny sizes: shows that it runs, measures little"
+    )
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a promise is missed")
     options = parser.parse_args(argv)
     if unknown := set(options.names) - set(NAMES):

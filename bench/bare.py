@@ -36,10 +36,15 @@ class _Lane(asyncio.Protocol):
 def ask_all(url: str, *, requests: int, in_flight: int) -> float:
     """Seconds for so many small typed requests."""
     place = urlsplit(url)
-    schema = {"type": "object", "properties": {"severity": {"enum": ["low", "high"]}, "retry": {"type": "boolean"}}}
+    schema = {
+        "type": "object",
+        "properties": {"severity": {"enum": ["low", "high"]}, "retry": {"type": "boolean"}},
+    }
     form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
     said = [{"role": "system", "content": "s" * 140}, {"role": "user", "content": "u" * 230}]
-    body = json.dumps({"model": place.fragment, "messages": said, "max_tokens": 96, "response_format": form}).encode()
+    body = json.dumps(
+        {"model": place.fragment, "messages": said, "max_tokens": 96, "response_format": form}
+    ).encode()
     head = f"POST {place.path}/chat/completions HTTP/1.1\r\nHost: {place.netloc}\r\nContent-Length: {len(body)}\r\n\r\n"
     queue = [head.encode() + body] * requests
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 SPARE_ITERATIONS = 5
 
 
-def floor(url: str, iterations: int):
+def floor(url: str, _iterations: int):
     """What nobody can be faster than: one kept-alive connection and exec, with nothing around it."""
     place = urlsplit(url)
 
@@ -27,12 +27,17 @@ def floor(url: str, iterations: int):
         history = [{"role": "system", "content": "x" * 5000}]
         while "ready" not in namespace["answer"]:
             body = json.dumps({"model": "rlms", "messages": history})
-            connection.request("POST", place.path + "/chat/completions", body, {"Content-Type": "application/json"})
+            connection.request(
+                "POST", place.path + "/chat/completions", body, {"Content-Type": "application/json"}
+            )
             said = json.loads(connection.getresponse().read())["choices"][0]["message"]["content"]
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 exec(said.split("```repl\n", 1)[1].rsplit("\n```", 1)[0], namespace)
-            history += [{"role": "assistant", "content": said}, {"role": "user", "content": printed.getvalue()}]
+            history += [
+                {"role": "assistant", "content": said},
+                {"role": "user", "content": printed.getvalue()},
+            ]
         connection.close()
 
     return job

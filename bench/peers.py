@@ -67,7 +67,13 @@ def dspy_with_deno() -> Peer:
     (folder / "lines.js").write_text(_LINE_READER)
     (folder / "map.json").write_text(json.dumps({"imports": {remote[1]: "./lines.js"}}))
     env = {"DENO_DIR": str(folder / "dir"), "PATH": f"{deno.parent}{os.pathsep}{os.environ['PATH']}"}
-    command = [str(deno), "cache", "--node-modules-dir=none", f"--import-map={folder / 'map.json'}", str(runner)]
+    command = [
+        str(deno),
+        "cache",
+        "--node-modules-dir=none",
+        f"--import-map={folder / 'map.json'}",
+        str(runner),
+    ]
     _run(command, seconds=120, env=env)
     return Peer(python=plain.python, env={**env, "BENCH_IMPORT_MAP": str(folder / "map.json")})
 
@@ -75,7 +81,12 @@ def dspy_with_deno() -> Peer:
 def _run(command: list[str], *, seconds: float, env: Mapping[str, str] | None = None) -> None:
     try:
         done = subprocess.run(
-            command, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=seconds, check=False
+            command,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotBeHad(str(error)[:200]) from error

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from typing import Self
 
 import sandbox
 from bench.measure import Report, interleaved, median, milliseconds, timed, times
@@ -76,7 +77,7 @@ def _bare_python() -> float:
 class _Echo:
     """A child that sends back what it reads: the least that two processes can do."""
 
-    def __enter__(self) -> "_Echo":
+    def __enter__(self) -> Self:
         self._mine, theirs = socket.socketpair()
         code = f"import socket\ns = socket.socket(fileno={theirs.fileno()})\nwhile b := s.recv(4096): s.sendall(b)"
         self._child = subprocess.Popen([sys.executable, "-I", "-c", code], pass_fds=(theirs.fileno(),))
