@@ -1,7 +1,9 @@
 """One cell through the sandbox: host calls answered side by side while it runs, one CellFinished at its end."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -10,6 +12,8 @@ from rlm_worker.contracts import JobSpec, JsonObject, digest
 from rlm_worker.contracts.trace import CellFinished
 from rlm_worker.errors import CallRefused, LostAuthority
 from rlm_worker.execution import Execution
+
+log = logging.getLogger(__name__)
 
 #: Stands as the error's type when the kernel ended a cell at a limit of its sandbox.
 LIMIT_ERRORS = {"cpu": "CpuLimit", "memory": "MemoryLimit"}
@@ -26,14 +30,17 @@ def session_policy(spec: JobSpec, *, calls: frozenset[str]) -> sandbox.Policy:
         workspace_bytes=wanted.workspace_bytes,
         cpu_seconds=None if cpu_ms is None else max(1, -(-cpu_ms // 1000)),
     )
-    layers = {} if wanted.required_layers is None else {"required_layers": frozenset(wanted.required_layers)}
+    # What the sandbox does not know it refuses itself: nothing that was asked for is left out silently.
+    asked: dict[str, Any] = {"backend": wanted.backend, "language": wanted.language}
+    if wanted.required_layers is not None:
+        asked["required_layers"] = frozenset(wanted.required_layers)
     return sandbox.Policy(
         evidence=tuple(sandbox.Mount(source=ref.location, target=ref.name) for ref in spec.input_artifacts),
         calls=calls,
         limits=limits,
         seed=int(digest([spec.job_id])[:8], 16),
         guest_paths=wanted.guest_paths,
-        **layers,
+        **asked,
     )
 
 
@@ -74,6 +81,9 @@ async def _serve(
         pass  # the cell's own ending says why
     except LostAuthority:
         await session.kill()  # nothing may go on without a record
+    except Exception:  # a defect in a host call must not leave its cell waiting for ever
+        log.exception("host_call_failed", extra={"call": call.name, "iteration": at.iteration})
+        await session.refuse(call.call_id, error="HostCallError", message=f"{call.name} failed on the host")
 
 
 async def _end(calls: set["asyncio.Task[None]"]) -> None:

@@ -68,12 +68,14 @@ class Children:
                 iteration=at.iteration,
                 ordinal=ordinal,
                 key=key,
+                # One dot for each level of depth.
                 child_id=f"{at.node or 'child'}.{ordinal}",
                 task=task,
                 request={"schema": schema, "budget": spec.budget.model_dump(mode="json")},
             )
             await self._bench.writer.write(begun)
-        ending = await self._run(spec, begun.child_id, Meter(spec.budget, parent=self._meter))
+        meter = Meter(spec.budget, parent=self._meter, has_closing_turn=True)
+        ending = await self._run(spec, begun.child_id, meter)
         finished = _finished(begun, ending)
         await self._bench.writer.write(finished)
         return finished

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Literal
 
 import sandbox
 from rlm_worker.config import WorkerSettings
@@ -37,6 +38,7 @@ from rlm_worker.errors import LostAuthority
 from rlm_worker.journal import Journal
 from rlm_worker.loop import Repl
 from rlm_worker.meter import Meter, whole
+from rlm_worker.redaction import redact
 from rlm_worker.results import Stopped, attempt_ended, job_result, verdict, with_citations
 from rlm_worker.trace import TraceWriter
 from rlm_worker.workbench import OpenSession, Workbench
@@ -178,9 +180,8 @@ class Attempt:
         repl = Repl(bench, self._spec, meter=self._meter)
         repl.steers = self._orders.take_steers
         running = asyncio.create_task(repl.run())
-        await asyncio.wait(
-            {running, self._orders.stop, self._orders.lost}, return_when=asyncio.FIRST_COMPLETED
-        )
+        waiting: set[asyncio.Future[Any]] = {running, self._orders.stop, self._orders.lost}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if self._orders.lost.done():
             await _cancel(running, bench)
             raise LostAuthority(self._orders.lost.result())
@@ -193,7 +194,7 @@ class Attempt:
         began = time.monotonic()
         survivors = await _cancel(running, bench)
         kill_ms = int((time.monotonic() - began) * 1000)
-        wanted = "kill" if order.desired == "kill" else "stop"
+        wanted: Literal["kill", "stop"] = "kill" if order.desired == "kill" else "stop"
         await self._writer.write(
             StopObserved(order=wanted, detail=order.reason),
             StopVerified(kill_ms=kill_ms, survivors=survivors),
@@ -234,6 +235,7 @@ class Attempt:
             report = repl.bench.citations.report(result.structured_output, self._spec.output_schema)
             result = with_citations(result, report)
         crash_here("settle.before")
+        result = redact(result)
         request = SettleRequest(job_id=self._spec.job_id, fence=self._claimed.lease.fence, result=result)
         try:
             await asyncio.to_thread(self._parts.gateway.settle, request)

@@ -9,6 +9,7 @@ from rlm_worker.contracts.job import Budget, Dimension
 from rlm_worker.contracts.result import ModelUsage, Usage
 from rlm_worker.contracts.trace import (
     CellFinished,
+    ChildStarted,
     DraftRecorded,
     Hold,
     HostCallFinished,
@@ -90,9 +91,8 @@ class Meter:
         return None
 
     def open_reserve(self) -> None:
-        """The closing turn has come: what was kept for it may be spent."""
-        for level in self._line():
-            level._reserve = 0.0
+        """The closing turn has come: what was kept for it may be spent. What an ancestor keeps stays the ancestor's."""
+        self._reserve = 0.0
 
     def settle(self, ordinal: int, spend: Spend) -> None:
         """Replace a hold by what the call did cost."""
@@ -117,6 +117,8 @@ class Meter:
             case CellFinished():
                 output = event.stdout_bytes + event.stderr_bytes
                 self.count_cell(output_bytes=output, cpu_ms=event.cpu_ms, memory_bytes=event.memory_bytes)
+            case ChildStarted():
+                self._tally.deepest = max(self._tally.deepest, event.child_id.count("."))
             case HostCallFinished(ok=True) | DraftRecorded() | ProposalMade() | SubmitRejected():
                 self._tally.host_calls += 1
             case _:

@@ -37,14 +37,12 @@ def redact(value: C) -> C:
     """The value, with known secrets replaced wherever it holds text."""
     if not _secrets():
         return value
-    text = value.model_dump_json()
+    body = value.model_dump(mode="json")
+    text = json.dumps(body, ensure_ascii=False)
     if not any(secret in text for secret in _encoded()):
         return value
     return type(value).model_validate(
-        {
-            name: part if name == "kind" else _clean(part)
-            for name, part in value.model_dump(mode="json").items()
-        }
+        {name: part if name == "kind" else _clean(part) for name, part in body.items()}
     )
 
 

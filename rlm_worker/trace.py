@@ -84,12 +84,13 @@ class TraceWriter:
         if self._lingering is None:
             self._lingering = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._start)
 
-    def _start(self) -> None:
+    def _start(self) -> "asyncio.Task[None]":
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
         if self._flusher is None or self._flusher.done():
             self._flusher = asyncio.create_task(self._flush())
+        return self._flusher
 
     async def write(self, *events: TraceEvent) -> None:
         """Record events and return when they, and all added before them, are durable."""
@@ -97,9 +98,8 @@ class TraceWriter:
 
     async def close(self) -> None:
         """Wait for what was added, then let the thread go."""
-        while self._flusher is not None and (self._pending or not self._flusher.done()):
-            self._start()
-            await asyncio.gather(self._flusher, return_exceptions=True)
+        while self._pending or (self._flusher is not None and not self._flusher.done()):
+            await asyncio.gather(self._start(), return_exceptions=True)
         self._thread.shutdown(wait=False)
 
     async def _flush(self) -> None:
@@ -117,9 +117,9 @@ class TraceWriter:
             self._waiters = []
         try:
             if group:
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._record, group)
-        except GatewayRefused as refused:
-            self._fail(refused, waiters)
+                group = await asyncio.get_running_loop().run_in_executor(self._thread, self._record, group)
+        except Exception as error:  # noqa: BLE001 - whatever the reason, a gap in the record is never closed over
+            self._fail(error, waiters)
             return False
         for _, event in group:
             self._observe(event)
@@ -128,11 +128,13 @@ class TraceWriter:
                 waiter.set_result(None)
         return True
 
-    def _record(self, group: list[tuple[int, TraceEvent]]) -> None:
+    def _record(self, group: list[tuple[int, TraceEvent]]) -> list[tuple[int, TraceEvent]]:
+        """Send a group; returns it as it was recorded, without secrets."""
         seq, head = self._seq, self._head
         records: list[TraceRecord] = []
+        group = [(at_ms, redact(event)) for at_ms, event in group]
         for at_ms, event in group:
-            record = link(redact(event), seq=seq, at_ms=at_ms, prev=head)
+            record = link(event, seq=seq, at_ms=at_ms, prev=head)
             records.append(record)
             seq, head = seq + 1, record.hash
         request = RecordRequest.model_construct(
@@ -140,10 +142,12 @@ class TraceWriter:
         )
         self._gateway.record(request)
         self._seq, self._head = seq, head
+        return group
 
-    def _fail(self, refused: GatewayRefused, waiters: list["asyncio.Future[None]"]) -> None:
-        self._broken = LostAuthority(f"the trace of job {self._job_id} was refused: {refused}")
-        self._broken.__cause__ = refused
+    def _fail(self, error: Exception, waiters: list["asyncio.Future[None]"]) -> None:
+        was = "was refused" if isinstance(error, GatewayRefused) else "cannot be written"
+        self._broken = LostAuthority(f"the trace of job {self._job_id} {was}: {error}")
+        self._broken.__cause__ = error
         self._pending = []
         for waiter in [*waiters, *self._waiters]:
             if not waiter.done():

@@ -22,10 +22,9 @@ class Contract(BaseModel):
 
 
 def canonical(value: Any) -> bytes:
-    """Encode a JSON value in the one form that digests are taken of."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(
-        "utf-8", "surrogatepass"
-    )
+    """Encode a JSON value in the one form that digests are taken of. Raises ValueError for NaN and infinities."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "surrogatepass")
 
 
 def digest(value: Any) -> str:

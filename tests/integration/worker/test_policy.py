@@ -1,0 +1,37 @@
+"""What a job asks of its sandbox is given or refused, never left out; what the worker knows stays with it."""
+
+import pytest
+
+from rlm_worker import redaction
+from rlm_worker.contracts.job import SandboxPolicy
+from tests.builders import a_spec
+from tests.engine import run_job
+
+BOOK = "# %%\nSUBMIT(answer='x')\n"
+
+
+@pytest.mark.requirement("S3-BOUND-5", "N3-FAIL-1")
+@pytest.mark.parametrize("policy", [SandboxPolicy(backend="docker"), SandboxPolicy(language="strict")])
+def test_a_backend_or_language_that_is_not_there_is_refused(policy):
+    ran = run_job(a_spec(playbook=BOOK, sandbox_policy=policy))
+
+    assert (ran.result.status, ran.result.failure_class) == ("failed", "invalid_request")
+    assert ran.of("sandbox_opened") == []
+
+
+@pytest.mark.requirement("N3-FAIL-11")
+def test_no_secret_of_the_worker_is_in_the_trace_or_the_result(monkeypatch):
+    secret = "sk-planted-0123456789"
+    monkeypatch.setenv("OPENAI_API_KEY", secret)
+    redaction._secrets.cache_clear()
+    redaction._encoded.cache_clear()
+    try:
+        book = f"# %%\nprint('{secret}')\nnote('x', '{secret}')\n# %%\nSUBMIT(answer='{secret}')\n"
+        ran = run_job(a_spec(playbook=book))
+    finally:
+        redaction._secrets.cache_clear()
+        redaction._encoded.cache_clear()
+
+    assert ran.result.status == "succeeded"
+    assert secret not in ran.result.model_dump_json()
+    assert not any(secret in record.model_dump_json() for record in ran.gateway.records)
