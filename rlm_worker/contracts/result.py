@@ -117,8 +117,12 @@ class JobResult(Contract):
     def _labelled(self) -> Self:
         if self.status == "succeeded" and (self.structured_output is None or self.failure_class is not None):
             raise ValueError("a succeeded job has an output and no failure class")
-        if self.status == "partial" and self.failure_class != "partial_success":
-            raise ValueError("a partial result is labelled partial_success")
+        if (self.status == "partial") != (self.failure_class == "partial_success"):
+            raise ValueError("a partial result, and no other, is labelled partial_success")
+        if self.status == "partial" and self.structured_output is None:
+            raise ValueError("a partial result has an output")
         if self.status in ("failed", "stopped") and self.failure_class is None:
             raise ValueError(f"a {self.status} job names its failure class")
+        if (self.structured_output is None) != (self.answered_by == "nobody"):
+            raise ValueError("an output says who answered, and nobody answered when there is none")
         return self
