@@ -14,7 +14,7 @@ def require_sandbox() -> None:
     report = worker_parts.sandbox_report()
     if not report.is_usable:
         raise Refusal(
-            f"cells cannot be contained on this machine. {' '.join(report.advice)} "
+            f"cells cannot be contained on this machine. {'; '.join(report.advice)}. "
             "Nothing was started; 'custody doctor' shows every layer."
         )
 
