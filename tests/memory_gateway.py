@@ -1,8 +1,10 @@
 """A gateway in memory for worker tests; the gateway's contract suite runs over it and over the real one."""
 
 import threading
+import time
 
 from rlm_worker.contracts import JobResult, JobSpec, TraceRecord
+from rlm_worker.contracts.base import PROTOCOL_VERSION
 from rlm_worker.contracts.gateway import (
     AwaitOrdersRequest,
     ChainRefused,
@@ -23,6 +25,9 @@ from rlm_worker.contracts.gateway import (
     Steer,
 )
 from rlm_worker.contracts.trace import GENESIS, BrokenChain, check_link
+from rlm_worker.schemas import shape_of
+
+Guarded = RenewRequest | AwaitOrdersRequest | RecordRequest | ReadTraceRequest | SettleRequest
 
 
 class MemoryGateway:
@@ -36,6 +41,7 @@ class MemoryGateway:
         self._ttl_ms = ttl_ms
         self._fence = 0
         self._live = False
+        self._until = 0.0
         self._desired: Desired = "run"
         self._steers: list[Steer] = []
         self._changed = threading.Condition()
@@ -56,12 +62,25 @@ class MemoryGateway:
             self._changed.notify_all()
 
     def claim(self, request: ClaimRequest) -> Claimed | NotClaimed:
+        with self._changed:
+            return self._claim(request)
+
+    def _claim(self, request: ClaimRequest) -> Claimed | NotClaimed:
+        if request.protocol != PROTOCOL_VERSION:
+            return NotClaimed(reason="protocol")
+        if request.job_id != self.spec.job_id:
+            return NotClaimed(reason="unknown_job")
         if self.result is not None:
             return NotClaimed(reason="not_ready", detail="settled")
         if self._live:
             return NotClaimed(reason="leased")
+        if request.generation != 0:
+            return NotClaimed(reason="stale_generation")
+        if self._desired in ("stop", "kill"):
+            return NotClaimed(reason="stopped")
         self._fence += 1
         self._live = True
+        self._until = time.monotonic() + self._ttl_ms / 1000
         lease = Lease(job_id=request.job_id, attempt=self._fence, fence=self._fence, ttl_ms=self._ttl_ms)
         return Claimed(spec=self.spec, lease=lease, trace_events=len(self.records), trace_head=self._head)
 
@@ -69,14 +88,17 @@ class MemoryGateway:
     def _head(self) -> str:
         return self.records[-1].hash if self.records else GENESIS
 
-    def _check(self, fence: int) -> None:
-        if not self._live or fence != self._fence:
+    def _check(self, request: Guarded) -> None:
+        is_mine = (request.job_id, request.fence) == (self.spec.job_id, self._fence)
+        if not self._live or not is_mine or time.monotonic() >= self._until:
             self.refused_writes += 1
-            raise LeaseLost(f"fence {fence} is stale")
+            raise LeaseLost(f"fence {request.fence} is stale")
 
     def renew(self, request: RenewRequest) -> RenewAnswer:
-        self._check(request.fence)
-        return self._answer(request.steer_seen)
+        with self._changed:
+            self._check(request)
+            self._until = time.monotonic() + self._ttl_ms / 1000
+            return self._answer(request.steer_seen)
 
     def _answer(self, steer_seen: int) -> RenewAnswer:
         fresh = tuple(steer for steer in self._steers if steer.steer_id > steer_seen)
@@ -90,33 +112,51 @@ class MemoryGateway:
                 ),
                 timeout=request.timeout_ms / 1000,
             )
-        self._check(request.fence)
-        return self._answer(request.steer_seen)
+            self._check(request)
+            return self._answer(request.steer_seen)
 
     def record(self, request: RecordRequest) -> RecordAnswer:
-        self._check(request.fence)
-        head = self._head
-        for seq, record in enumerate(request.records, start=len(self.records)):
+        with self._changed:
+            self._check(request)
+            self._append(request.records)
+            return RecordAnswer(events=len(self.records), head=self._head)
+
+    def _append(self, records: tuple[TraceRecord, ...]) -> None:
+        """All or nothing. A group that is sent again, because its answer was lost, is taken as it is."""
+        known = [record for record in records if record.seq < len(self.records)]
+        if any(self.records[record.seq].hash != record.hash for record in known):
+            raise ChainRefused("another event is stored at its place")
+        fresh, head = records[len(known) :], self._head
+        for seq, record in enumerate(fresh, start=len(self.records)):
             try:
                 check_link(record, seq=seq, prev=head)
             except BrokenChain as error:
                 raise ChainRefused(str(error)) from error
             head = record.hash
-        self.records.extend(request.records)
-        return RecordAnswer(events=len(self.records), head=self._head)
+        self.records.extend(fresh)
 
     def read_trace(self, request: ReadTraceRequest) -> ReadTraceAnswer:
-        self._check(request.fence)
+        self._check(request)
         page = self.records[request.after : request.after + request.limit]
         return ReadTraceAnswer(records=tuple(page), more=request.after + len(page) < len(self.records))
 
     def settle(self, request: SettleRequest) -> SettleAnswer:
+        with self._changed:
+            return self._settle(request)
+
+    def _settle(self, request: SettleRequest) -> SettleAnswer:
         if self.result is not None and request.fence == self._fence and request.result == self.result:
             return SettleAnswer(accepted=True, receipt_id="1")
-        self._check(request.fence)
-        ref = request.result.trace_ref
-        if (ref.events, ref.head) != (len(self.records), self._head):
+        self._check(request)
+        result, ref = request.result, request.result.trace_ref
+        if (ref.job_id, ref.events, ref.head) != (self.spec.job_id, len(self.records), self._head):
             raise ChainRefused("the result does not stand at the end of the trace")
-        self.result = request.result
+        if (result.job_id, result.attempt) != (self.spec.job_id, self._fence):
+            raise ChainRefused("the result is of another job or attempt")
+        if result.structured_output is not None and not shape_of(self.spec.output_schema).fits(
+            result.structured_output
+        ):
+            raise ChainRefused("the output does not fit the job's schema")
+        self.result = result
         self._live = False
         return SettleAnswer(accepted=True, receipt_id="1")
