@@ -19,7 +19,6 @@ class WorkerSettings:
     retry_seconds: float = 0.5
     model_timeout_seconds: float = 300.0
     turn_output_tokens: int = 4_096
-    subcall_output_tokens: int = 512
     #: Characters of a cell's output that the next prompt shows, head and tail together.
     observation_chars: int = 10_000
     #: Identical failing cells in a row that count as no progress.

@@ -213,11 +213,24 @@ class Attempt:
             changed = await asyncio.to_thread(keeper.changed, ref)
             await self._writer.write(EvidenceSealed(name=ref.name, content_digest=content, changed=changed))
 
+    async def _sealed(self, sealing: "asyncio.Task[None]") -> str:
+        """Wait for the digests, unless an order comes first. The answer is not lost with them; returns what to say."""
+        waiting: set[asyncio.Future[Any]] = {sealing, self._orders.stop, self._orders.lost}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if self._orders.lost.done():
+            raise LostAuthority(self._orders.lost.result())
+        if not sealing.done():
+            return " [evidence was not sealed: a stop was ordered]"
+        error = sealing.exception()
+        if isinstance(error, LostAuthority):
+            raise error
+        return f" [evidence could not be sealed: {error}]" if error else ""
+
     async def _settle(self, ending: Ending | Stopped, repl: Repl, sealing: "asyncio.Task[None]") -> JobResult:
-        if not isinstance(ending, Stopped):
-            await sealing
+        unsealed = "" if isinstance(ending, Stopped) else await self._sealed(sealing)
         draft = self._journal.nodes[""].draft
         said = verdict(ending, draft=draft)
+        said["message"] += unsealed
         changed = [name for name, sealed in self._journal.sealed.items() if sealed.changed]
         if changed:
             said["message"] += f" [evidence changed while the job ran: {', '.join(sorted(changed))}]"
