@@ -79,7 +79,9 @@ class Home:
 
         def run(job_id: str, generation: int) -> None:
             runner.run(job_id, generation)
-            self._ended.set()
+            # A wake-up may come twice; the one that was not given the job returns at once.
+            if app.job(job_id).is_terminal:
+                self._ended.set()
 
         return run
 
