@@ -10,7 +10,7 @@ from tests.engine import run_job
 BOOK = "# %%\nSUBMIT(answer='x')\n"
 
 
-@pytest.mark.requirement("S3-BOUND-5", "N3-FAIL-1")
+@pytest.mark.requirement("N3-FAIL-1")
 @pytest.mark.parametrize("policy", [SandboxPolicy(backend="docker"), SandboxPolicy(language="strict")])
 def test_a_backend_or_language_that_is_not_there_is_refused(policy):
     ran = run_job(a_spec(playbook=BOOK, sandbox_policy=policy))

@@ -34,7 +34,6 @@ def book(place):
     return CitationBook((evidence_of(place / "src"), evidence_of(place / "app.log")))
 
 
-@pytest.mark.requirement("LESSON-29")
 @pytest.mark.parametrize(
     "address",
     [

@@ -91,7 +91,6 @@ def beating(heard):
         heartbeat.stop()
 
 
-@pytest.mark.requirement("LESSON-3")
 def test_a_lease_is_renewed_for_longer_than_it_lasts(beating, heard):
     gateway = Counting()
     beating(gateway)

@@ -288,7 +288,6 @@ def play(meter: Meter, ordinal: int, act):
             }[counted]
 
 
-@pytest.mark.requirement("LESSON-16")
 @given(st.lists(ACTS, max_size=20))
 def test_a_meter_restored_from_the_record_stands_where_the_live_one_stood(acts):
     live = Meter(Budget(), clock=lambda: 0.0)
