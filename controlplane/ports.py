@@ -27,6 +27,8 @@ class JobRow:
     account: Account
     created_ms: int
     updated_ms: int
+    #: When the trace last grew; 0 before that.
+    recorded_ms: int = 0
     #: Set aside at the tenant when the job was first claimed; None before that and after the settlement.
     tenant_hold: Amounts | None = None
     trace_events: int = 0
@@ -119,7 +121,9 @@ class Leases(Protocol):
 
     def extend(self, job_id: str, *, fence: int, until_ms: int) -> None: ...
 
-    def drop(self, job_id: str, *, outcome: str) -> None: ...
+    def drop(self, job_id: str, *, outcome: str, ended_ms: int) -> None:
+        """End the lease and its attempt. Nothing happens when it has ended already."""
+        ...
 
     def all(self) -> list[Lease]: ...
 

@@ -55,6 +55,7 @@ job = sa.Table(
     sa.Column("receipt_id", sa.String(64), nullable=False),
     sa.Column("created_ms", sa.BigInteger, nullable=False),
     sa.Column("updated_ms", sa.BigInteger, nullable=False),
+    sa.Column("recorded_ms", sa.BigInteger, nullable=False),
     sa.Column("dispatched_ms", sa.BigInteger, nullable=False),
 )
 sa.Index("job_by_state", job.c.state, job.c.dispatched_ms)
@@ -79,6 +80,7 @@ lease = sa.Table(
     sa.Column("attempt", sa.BigInteger, nullable=False),
     sa.Column("granted_ms", sa.BigInteger, nullable=False),
     sa.Column("until_ms", sa.BigInteger, nullable=False),
+    sa.Column("renewed_ms", sa.BigInteger, nullable=False),
 )
 sa.Index("lease_by_tenant", lease.c.tenant_id)
 

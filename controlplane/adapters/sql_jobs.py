@@ -37,6 +37,7 @@ _ROW_COLUMNS = (
     "spec_digest",
     "created_ms",
     "updated_ms",
+    "recorded_ms",
     "trace_events",
     "trace_head",
     "result",
@@ -202,15 +203,15 @@ class SqlLeases:
         self._connection.execute(
             sa.update(_LEASE)
             .where(_LEASE.c.job_id == job_id, _LEASE.c.fence == fence)
-            .values(until_ms=until_ms)
+            .values(until_ms=until_ms, renewed_ms=self._now_ms)
         )
 
-    def drop(self, job_id: str, *, outcome: str) -> None:
+    def drop(self, job_id: str, *, outcome: str, ended_ms: int) -> None:
         self._connection.execute(sa.delete(_LEASE).where(_LEASE.c.job_id == job_id))
         self._connection.execute(
             sa.update(_ATTEMPT)
             .where(_ATTEMPT.c.job_id == job_id, _ATTEMPT.c.ended_ms.is_(None))
-            .values(ended_ms=self._now_ms, outcome=outcome)
+            .values(ended_ms=ended_ms, outcome=outcome)
         )
 
     def all(self) -> list[Lease]:

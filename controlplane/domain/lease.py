@@ -15,9 +15,15 @@ class Lease:
     attempt: int
     granted_ms: int
     until_ms: int
+    #: When its holder last renewed it.
+    renewed_ms: int
 
     def is_live(self, now_ms: int) -> bool:
         return self.until_ms > now_ms
+
+    def last_sign_of_life(self, *, recorded_ms: int) -> int:
+        """Until when the holder was surely at work. `recorded_ms`: when something was last recorded for the job."""
+        return max(self.granted_ms, min(max(self.renewed_ms, recorded_ms), self.until_ms))
 
 
 def guard(lease: Lease | None, *, fence: int, now_ms: int) -> Lease:
@@ -33,4 +39,4 @@ def guard(lease: Lease | None, *, fence: int, now_ms: int) -> Lease:
 
 def extended(lease: Lease, *, now_ms: int, ttl_ms: int) -> Lease:
     """Same lease, valid for another ttl from now; never shorter than it was."""
-    return replace(lease, until_ms=max(lease.until_ms, now_ms + ttl_ms))
+    return replace(lease, until_ms=max(lease.until_ms, now_ms + ttl_ms), renewed_ms=now_ms)

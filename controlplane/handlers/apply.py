@@ -98,8 +98,7 @@ def apply_job(
     task_row, _ = apply_task(tx, desk, row=task_row, events=events, actor=actor)
     tx.jobs.save(saved)
     if row.state.is_leased and not state.is_leased:
-        lost = state.losses != row.state.losses
-        tx.leases.drop(state.job_id, outcome="lost" if lost else "handed_back")
+        tx.leases.drop(state.job_id, outcome="handed_back", ended_ms=tx.now_ms)
     if state.generation != row.state.generation:
         tx.outbox.add(state.job_id, generation=state.generation)
     return saved, task_row
@@ -133,7 +132,7 @@ def end_job(
     mark = CheckpointSaved(digest=digest(snapshot))
     task_row, proofs = apply_task(tx, desk, row=task_row, events=[*events, *folding, mark], actor=actor)
     tx.history.save_checkpoint(folded.task_id, seq=task_row.version - 1, state=snapshot, digest=mark.digest)
-    tx.leases.drop(state.job_id, outcome="lost" if state.losses != row.state.losses else result.status)
+    tx.leases.drop(state.job_id, outcome=result.status, ended_ms=tx.now_ms)
     ended = replace(
         row,
         state=state,

@@ -107,6 +107,7 @@ def _grant(tx: Transaction, desk: Desk, *, row: JobRow, request: ClaimRequest) -
             attempt=granted.attempt,
             granted_ms=tx.now_ms,
             until_ms=tx.now_ms + ttl_ms,
+            renewed_ms=tx.now_ms,
         )
     )
     tx.leases.seen(request.worker_id)
@@ -167,6 +168,9 @@ def lose(desk: Desk, lease: Lease, *, reason: str, by: str = "lease_reaper") -> 
         rows = load(tx, lease.job_id)
         events = job.decide(rows[0].state, LoseLease(fence=lease.fence, reason=reason, at_ms=tx.now_ms))
         after = reduce(job.evolve, events, rows[0].state)
+        # Time between a crash and its discovery is nobody's work, and what ended is counted before a result is made.
+        ended_ms = current.last_sign_of_life(recorded_ms=rows[0].recorded_ms)
+        tx.leases.drop(lease.job_id, outcome="lost", ended_ms=ended_ms)
         if not after.is_terminal:
             apply_job(tx, desk, rows=rows, events=events, actor=by)
         else:

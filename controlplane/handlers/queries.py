@@ -78,7 +78,8 @@ def _receipt_view(task_id: str, row: ReceiptRow) -> ReceiptView:
 def _job_view(tx: Transaction, row: JobRow) -> JobView:
     lease = tx.leases.get(row.state.job_id)
     result = JobResult.model_validate_json(row.result) if row.result else None
-    wall_time_ms = tx.leases.spent_ms(row.state.job_id) + (tx.now_ms - lease.granted_ms if lease else 0)
+    under_way_ms = min(tx.now_ms, lease.until_ms) - lease.granted_ms if lease else 0
+    wall_time_ms = tx.leases.spent_ms(row.state.job_id) + under_way_ms
     return JobView(
         job_id=row.state.job_id,
         task_id=row.state.task_id,

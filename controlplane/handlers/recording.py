@@ -64,6 +64,7 @@ def _record(tx: Transaction, desk: Desk, request: RecordRequest) -> RecordAnswer
             trace_events=row.trace_events + len(fresh),
             trace_head=fresh[-1].hash,
             updated_ms=tx.now_ms,
+            recorded_ms=tx.now_ms,
         )
         tx.traces.append(request.job_id, fresh)
         _enter_job_events(tx, desk, row=row, fresh=fresh, fence=Fence(request.fence))

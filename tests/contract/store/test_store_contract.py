@@ -52,6 +52,7 @@ def a_lease(until_ms: int, job_id: str = "j") -> Lease:
         attempt=1,
         granted_ms=1,
         until_ms=until_ms,
+        renewed_ms=1,
     )
 
 
@@ -107,9 +108,10 @@ def test_leases_count_only_while_they_live(with_job):
         tx.leases.extend("j", fence=2, until_ms=tx.now_ms + 60_000)
         assert tx.leases.live_of_tenant("local") == 0
         assert len(tx.leases.all()) == 1
-        tx.leases.drop("j", outcome="lost")
+        tx.leases.drop("j", outcome="lost", ended_ms=8)
+        tx.leases.drop("j", outcome="again", ended_ms=99)
         assert tx.leases.get("j") is None
-        assert tx.leases.spent_ms("j") == tx.now_ms - 1
+        assert tx.leases.spent_ms("j") == 7
 
 
 def test_traces_come_back_in_order_from_any_place(with_job):

@@ -157,6 +157,7 @@ def upgrade() -> None:
         sa.Column("receipt_id", sa.String(length=64), nullable=False),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
         sa.Column("updated_ms", sa.BigInteger(), nullable=False),
+        sa.Column("recorded_ms", sa.BigInteger(), nullable=False),
         sa.Column("dispatched_ms", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(
             ["task_id"],
@@ -217,6 +218,7 @@ def upgrade() -> None:
         sa.Column("attempt", sa.BigInteger(), nullable=False),
         sa.Column("granted_ms", sa.BigInteger(), nullable=False),
         sa.Column("until_ms", sa.BigInteger(), nullable=False),
+        sa.Column("renewed_ms", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(
             ["job_id"],
             ["job.job_id"],
