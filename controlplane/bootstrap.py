@@ -43,7 +43,13 @@ class App:
         self.settings = settings
         self.store = store
         self.evidence = evidence
-        self.desk = Desk(store=store, rules=_rules(settings), new_id=new_id, is_gone=processes.is_gone)
+        self.desk = Desk(
+            store=store,
+            rules=_rules(settings),
+            new_id=new_id,
+            is_gone=processes.is_gone,
+            pid_of=processes.pid_of,
+        )
 
     def stage(self, paths: Sequence[Path]) -> tuple[EvidenceRef, ...]:
         return tuple(staged.ref for staged in self.evidence.stage(paths))

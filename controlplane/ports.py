@@ -254,3 +254,5 @@ class Desk:
     new_id: Callable[[str], str]
     #: True when a worker of this name is provably not running any more.
     is_gone: Callable[[str], bool]
+    #: Pid of the worker of this name; 0 when the name does not tell.
+    pid_of: Callable[[str], int]

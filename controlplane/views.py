@@ -41,7 +41,12 @@ class StopView:
     requested_at: datetime
     observed_at: datetime | None = None
     verified_at: datetime | None = None
+    #: Processes that may still be there; 0 stands for one whose number is not known.
     survivors: tuple[int, ...] = ()
+
+    @property
+    def is_proved(self) -> bool:
+        return self.verified_at is not None and not self.survivors
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,12 @@ def is_gone(name: str) -> bool:
     return boot != _boot() or _start_time(number) != start_time
 
 
+def pid_of(name: str) -> int:
+    """The pid in a worker's name, as its own place counts; 0 when the name does not tell."""
+    parts = name.rsplit("/", 2)
+    return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 0
+
+
 def _place() -> str:
     # A pid means something only within its namespace, also on one host.
     return f"{socket.gethostname()}:{(_PROC / 'self/ns/pid').readlink()}"

@@ -177,9 +177,11 @@ def stop_line(stop: StopView) -> str:
         if stop.observed_at is None
         else f"observed after {between(stop.requested_at, stop.observed_at)}"
     )
+    left = ", ".join(str(pid) if pid else "of unknown number" for pid in stop.survivors) or "none"
+    if stop.verified_at is None and stop.survivors:
+        return f"{stop.order} requested, {observed}, NOT verified; it may still be at work in process {left}"
     if stop.verified_at is None:
         return f"{stop.order} requested, {observed}, not verified yet"
-    left = "none" if not stop.survivors else ", ".join(map(str, stop.survivors))
     return f"{stop.order} requested, {observed}, verified after {between(stop.requested_at, stop.verified_at)}; survivors: {left}"
 
 

@@ -37,7 +37,8 @@ def operator() -> str:
 def stop(job_id: str, *, kill: bool, reason: str, seconds: float, as_json: bool, home: str | None) -> int:
     """Stop a job and wait until nothing of it is left.
 
-    Exits 0 when the stop is verified (or the job had already ended), 4 when it is not within the timeout.
+    Exits 0 when the stop is verified (or the job had ended by itself), 4 when it is not: within the timeout, or
+    because its worker did not answer and may still be there.
     JSON keys: see `custody jobs`; stop holds observed_ms, verified_ms, survivors.
     """
     with opened(home) as app:
@@ -49,7 +50,11 @@ def stop(job_id: str, *, kill: bool, reason: str, seconds: float, as_json: bool,
         write_json(job_document(view))
     else:
         click.echo(_words(before, view))
-    return Exit.ANSWERED if has_ended(view) else Exit.FAILED
+    return Exit.ANSWERED if view.is_terminal and _is_proved(view) else Exit.FAILED
+
+
+def _is_proved(view: JobView) -> bool:
+    return view.stop is None or view.stop.is_proved
 
 
 def _wait(app: App, job_id: str, *, seconds: float) -> JobView:
@@ -71,11 +76,16 @@ def _poll(app: App, job_id: str, *, seconds: float) -> JobView:
 
 
 def _words(before: JobView, view: JobView) -> str:
-    if before.is_terminal:
+    if before.is_terminal and _is_proved(view):
         return f"job {view.job_id} had already ended: {view.state}. Nothing to stop."
     timeline = "" if view.stop is None else f": {stop_line(view.stop)}"
     if not has_ended(view):
         return f"job {view.job_id} is {view.state}{timeline}. Look again with: custody show {view.job_id}"
+    if not _is_proved(view):
+        return (
+            f"job {view.job_id} is {view.state}{timeline}. It can write nothing more, but whether it has ended "
+            "is not known: look for that process and end it."
+        )
     return f"job {view.job_id} is {view.state}{timeline}"
 
 

@@ -72,5 +72,7 @@ def watch(app: App, job_id: str, *, screen: Screen, presses: Presses) -> JobView
 
 
 def has_ended(view: JobView) -> bool:
-    """Ended, and where it was stopped, proven so."""
-    return view.is_terminal and (view.stop is None or view.stop.verified_at is not None)
+    """Ended, and where it was stopped, it is known whether anything is left."""
+    return view.is_terminal and (
+        view.stop is None or view.stop.verified_at is not None or bool(view.stop.survivors)
+    )

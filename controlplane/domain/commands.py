@@ -105,6 +105,8 @@ class LoseLease:
     fence: Fence
     reason: str
     at_ms: int
+    #: Its process, unless that is provably not there any more.
+    survivors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -166,6 +166,15 @@ class StopProved:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StopUnproved:
+    """The job may not write any more, but what worked on it may still be there."""
+
+    kind: ClassVar = "job_stop_unverified"
+    job_id: str
+    survivors: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobHeld:
     kind: ClassVar = "job_held"
     job_id: str
@@ -229,6 +238,7 @@ JobEvent = (
     | StopRequested
     | StopSeen
     | StopProved
+    | StopUnproved
     | JobHeld
     | JobResumed
     | JobSteered

@@ -36,6 +36,7 @@ from controlplane.domain.events import (
     StopProved,
     StopRequested,
     StopSeen,
+    StopUnproved,
 )
 from controlplane.errors import FenceStale, InvalidRequest, VersionConflict
 from controlplane.views import TERMINAL, JobStateName
@@ -163,12 +164,13 @@ def _lose_lease(state: JobState, command: LoseLease) -> list[JobEvent]:
         return []
     lost = LeaseEnded(job_id=state.job_id, fence=state.fence, reason=command.reason)
     if state.desired in ("stop", "kill"):
-        return [lost, *_ended_by_stop(state, at_ms=command.at_ms)]
+        return [lost, *_proof(state, at_ms=command.at_ms, survivors=command.survivors), _stopped(state)]
     if state.losses + 1 >= state.max_attempts:
         reason = f"its worker died {state.losses + 1} times, last: {command.reason}"
         return [lost, JobQuarantined(job_id=state.job_id, reason=reason)]
     if state.desired == "pause":
-        return [lost, StopProved(job_id=state.job_id, at_ms=command.at_ms), JobHeld(job_id=state.job_id)]
+        proof = _proof(state, at_ms=command.at_ms, survivors=command.survivors)
+        return [lost, *proof, JobHeld(job_id=state.job_id)]
     return [lost, JobRequeued(job_id=state.job_id, generation=state.generation + 1)]
 
 
@@ -182,12 +184,19 @@ def _hand_back(state: JobState, command: HandBack) -> list[JobEvent]:
     return [released, JobRequeued(job_id=state.job_id, generation=state.generation + 1)]
 
 
-def _ended_by_stop(state: JobState, *, at_ms: int) -> list[JobEvent]:
-    finished = JobFinished(
+def _proof(state: JobState, *, at_ms: int, survivors: tuple[int, ...]) -> list[JobEvent]:
+    """What can be said about a stop whose worker said nothing: a lease that ran out proves nothing about a process."""
+    if state.stop is not None and state.stop.verified_ms is not None:
+        return []
+    if survivors:
+        return [StopUnproved(job_id=state.job_id, survivors=survivors)]
+    return [StopProved(job_id=state.job_id, at_ms=at_ms)]
+
+
+def _stopped(state: JobState) -> JobFinished:
+    return JobFinished(
         job_id=state.job_id, fence=state.fence, status="stopped", failure_class="stopped", result_digest=""
     )
-    proved = state.stop is not None and state.stop.verified_ms is not None
-    return [finished] if proved else [StopProved(job_id=state.job_id, at_ms=at_ms), finished]
 
 
 def _order_stop(state: JobState, command: OrderStop) -> list[JobEvent]:
@@ -201,9 +210,11 @@ def _order_stop(state: JobState, command: OrderStop) -> list[JobEvent]:
     )
     if state.is_leased:
         return [requested]
-    if order == "pause":
-        return [requested, StopProved(job_id=state.job_id, at_ms=command.at_ms), JobHeld(job_id=state.job_id)]
-    return [requested, *_ended_by_stop(evolve(state, requested), at_ms=command.at_ms)]
+    # Nobody has the job, so nothing of it can be left but what an earlier order could not account for.
+    left = () if state.stop is None else state.stop.survivors
+    ordered = evolve(state, requested)
+    ended = JobHeld(job_id=state.job_id) if order == "pause" else _stopped(ordered)
+    return [requested, *_proof(ordered, at_ms=command.at_ms, survivors=left), ended]
 
 
 def _escalated(desired: Desired, order: Order) -> Order | None:
@@ -295,6 +306,8 @@ def evolve(state: JobState, event: JobEvent) -> JobState:  # noqa: C901, PLR0911
             return _with_stop(state, observed_ms=event.at_ms)
         case StopProved():
             return _with_stop(state, verified_ms=event.at_ms, survivors=event.survivors)
+        case StopUnproved():
+            return _with_stop(state, survivors=event.survivors)
         case JobHeld():
             return replace(state, state="held", is_leased=False)
         case JobResumed():

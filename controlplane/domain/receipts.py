@@ -20,6 +20,7 @@ RECEIPTED = frozenset(
         "job_stop_requested",
         "job_stop_observed",
         "job_stop_verified",
+        "job_stop_unverified",
         "job_resumed",
         "job_steered",
         "late_write_rejected",

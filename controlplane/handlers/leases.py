@@ -21,6 +21,7 @@ from controlplane.handlers.apply import (
     tenant_budget,
 )
 from controlplane.ports import Desk, JobRow, LedgerEntry, Orders, Transaction
+from rlm_worker.contracts import JobResult
 from rlm_worker.contracts.base import PROTOCOL_VERSION
 from rlm_worker.contracts.gateway import (
     AwaitOrdersRequest,
@@ -163,10 +164,13 @@ def lose(desk: Desk, lease: Lease, *, reason: str, by: str = "lease_reaper") -> 
         current = tx.leases.get(lease.job_id)
         if current is None or current.fence != lease.fence:
             return
-        if current.is_live(tx.now_ms) and not desk.is_gone(current.worker_id):
+        is_gone = desk.is_gone(current.worker_id)
+        if current.is_live(tx.now_ms) and not is_gone:
             return
         rows = load(tx, lease.job_id)
-        events = job.decide(rows[0].state, LoseLease(fence=lease.fence, reason=reason, at_ms=tx.now_ms))
+        survivors = () if is_gone else (desk.pid_of(current.worker_id),)
+        command = LoseLease(fence=lease.fence, reason=reason, at_ms=tx.now_ms, survivors=survivors)
+        events = job.decide(rows[0].state, command)
         after = reduce(job.evolve, events, rows[0].state)
         # Time between a crash and its discovery is nobody's work, and what ended is counted before a result is made.
         ended_ms = current.last_sign_of_life(recorded_ms=rows[0].recorded_ms)
@@ -174,16 +178,20 @@ def lose(desk: Desk, lease: Lease, *, reason: str, by: str = "lease_reaper") -> 
         if not after.is_terminal:
             apply_job(tx, desk, rows=rows, events=events, actor=by)
         else:
-            quarantined = after.state == "quarantined"
-            result = result_without_worker(
-                tx,
-                rows[0],
-                status="failed" if quarantined else "stopped",
-                failure_class="quarantined" if quarantined else "stopped",
-                message=after.reason or reason,
-            )
+            result = _result_of_loss(tx, rows[0], after=after, reason=reason)
             end_job(tx, desk, rows=rows, events=events, result=result, actor=by)
     desk.store.announce()
+
+
+def _result_of_loss(tx: Transaction, row: JobRow, *, after: JobState, reason: str) -> JobResult:
+    if after.state == "quarantined":
+        return result_without_worker(
+            tx, row, status="failed", failure_class="quarantined", message=after.reason
+        )
+    message = after.reason or reason
+    if after.stop is not None and after.stop.verified_ms is None:
+        message += " [the stop is not verified: its worker did not answer and may still be there]"
+    return result_without_worker(tx, row, status="stopped", failure_class="stopped", message=message)
 
 
 def hand_back(desk: Desk, *, worker_id: str) -> int:

@@ -132,6 +132,26 @@ def test_a_job_whose_worker_is_gone_can_be_stopped(custody: Custody):
     assert custody("show", job_id, "--json").document["state"] == "stopped"
 
 
+def test_a_stop_of_a_worker_that_does_not_answer_is_not_called_verified(custody: Custody):
+    (custody.folder / "custody.toml").write_text("lease_seconds = 1\n", encoding="utf-8")
+    with ScriptedModel(cells(ENDLESS)) as model:
+        running = custody.start("run", "Q", "-m", model.url)
+        job_id = custody.working_job()
+        running.send_signal(signal.SIGSTOP)
+        try:
+            stopped = custody("stop", job_id, "--timeout", "30")
+            again = custody("stop", job_id)
+        finally:
+            running.send_signal(signal.SIGKILL)
+            running.wait()
+
+    assert stopped.code == again.code == 4, stopped.out
+    assert f"NOT verified; it may still be at work in process {running.pid}" in " ".join(stopped.out.split())
+    shown = custody("show", job_id, "--json").document
+    assert (shown["state"], shown["stop"]["verified_at"]) == ("stopped", None)
+    assert shown["stop"]["survivors"] == [running.pid]
+
+
 def test_two_presses_kill(custody: Custody):
     with ScriptedModel(cells(ENDLESS)) as model:
         running = custody.start("run", "Q", "-m", model.url)

@@ -1,5 +1,6 @@
 """A worker that crashed: how long it worked, and what may be said of it."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -94,3 +95,23 @@ def test_a_lease_that_nobody_renews_shows_no_growing_time(app, hands):
     back_then(app, renewed=1_000, recorded=1_400, until=16_000)
 
     assert app.job(worker.job_id).usage.wall_time_ms == 16_000
+
+
+@pytest.mark.requirement("CARD-22")
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_stop_is_verified_only_when_its_worker_is_provably_gone(app, hands, is_gone):
+    worker = replace(hands(), worker_id=gone_worker() if is_gone else processes.worker_id())
+    worker.claim()
+    app.stop(worker.job_id, by="me", reason="enough")
+    back_then(app, renewed=0, recorded=0, until=1)
+
+    lease_reaper.run_once(app.desk)
+
+    view = app.job(worker.job_id)
+    assert view.state == "stopped"
+    assert view.stop is not None
+    assert view.result is not None
+    assert view.stop.is_proved == (view.stop.verified_at is not None) == is_gone
+    assert view.stop.survivors == (() if is_gone else (os.getpid(),))
+    assert ("not verified" in view.result.message) != is_gone
+    app.verify_receipts(view.task_id)

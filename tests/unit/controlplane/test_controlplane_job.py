@@ -45,8 +45,8 @@ def settle(fence: int, digest: str = "r", status: str = "succeeded") -> SettleJo
     return SettleJob(fence=fence, status=status, failure_class=None, result_digest=digest)
 
 
-def lost(fence: int) -> LoseLease:
-    return LoseLease(fence=fence, reason="silent", at_ms=9)
+def lost(fence: int, *survivors: int) -> LoseLease:
+    return LoseLease(fence=fence, reason="silent", at_ms=9, survivors=survivors)
 
 
 def stop(order: str = "stop") -> OrderStop:
@@ -97,6 +97,30 @@ def test_a_stop_whose_worker_is_gone_ends_verified_instead_of_running_again():
     assert state.state == "stopped"
     assert state.stop is not None
     assert state.stop.verified_ms == 9
+
+
+@pytest.mark.parametrize(("order", "ends"), [("stop", "stopped"), ("kill", "stopped"), ("pause", "held")])
+def test_a_stop_whose_worker_may_still_be_there_is_not_called_verified(order, ends):
+    state = given(claim(), stop(order), lost(1, 77))
+
+    assert state.state == ends
+    assert state.stop is not None
+    assert (state.stop.verified_ms, state.stop.survivors) == (None, (77,))
+
+
+def test_a_stop_after_an_unproved_pause_is_not_proved_either():
+    state = given(claim(), stop("pause"), lost(1, 77), stop())
+
+    assert state.state == "stopped"
+    assert state.stop is not None
+    assert (state.stop.verified_ms, state.stop.survivors) == (None, (77,))
+
+
+def test_a_stop_that_its_worker_proved_stays_proved_when_the_worker_is_lost():
+    state = given(claim(), stop(), VerifyStop(fence=1, at_ms=7), lost(1, 77))
+
+    assert state.stop is not None
+    assert (state.stop.verified_ms, state.stop.survivors) == (7, ())
 
 
 def test_a_second_press_is_a_kill_and_keeps_the_time_of_the_first():
@@ -171,9 +195,9 @@ class AnyOrder(RuleBasedStateMachine):
     def starts(self, fence):
         self.do(StartJob(fence=fence))
 
-    @rule(fence=fences)
-    def loses(self, fence):
-        self.do(lost(fence))
+    @rule(fence=fences, survivors=st.sampled_from([(), (7,)]))
+    def loses(self, fence, survivors):
+        self.do(lost(fence, *survivors))
 
     @rule(fence=fences)
     def hands_back(self, fence):
