@@ -43,10 +43,19 @@ class Runner:
             asyncio.run(self._attempt(answer, claimed_at))
         except (LostAuthority, GatewayRefused) as lost:
             log.warning("attempt_lost", extra={"job_id": job_id, "reason": str(lost)})
+        except Exception:
+            # A defect of ours: the attempt is lost and the control plane gives the job to another one.
+            log.exception("attempt_failed", extra={"job_id": job_id})
 
     async def _attempt(self, claimed: Claimed, claimed_at: float) -> None:
         loop = asyncio.get_running_loop()
         orders = Orders()
+        attempt = Attempt(claimed, self._parts, orders)
+
+        def lose(why: str) -> None:
+            attempt.fence()
+            _hand_over(loop, orders.lose, why)
+
         heartbeat = Heartbeat(
             self._parts.gateway,
             claimed.lease,
@@ -54,12 +63,12 @@ class Runner:
             margin_seconds=self._parts.settings.lease_margin_seconds,
             listeners=Listeners(
                 ordered=lambda answer: _hand_over(loop, orders.hear, answer),
-                lost=lambda why: _hand_over(loop, orders.lose, why),
+                lost=lose,
             ),
         )
         heartbeat.start()
         try:
-            await Attempt(claimed, self._parts, orders).run()
+            await attempt.run()
         finally:
             heartbeat.stop()
 

@@ -59,39 +59,51 @@ class Children:
     async def _live(
         self, at: Execution, key: str, task: str, schema: JsonObject, payload: JsonObject
     ) -> ChildFinished:
-        begun = at.children.get(key)
-        spec = self._child_spec(task, schema, payload)
+        self._meter.check_depth(self._spec.depth + 1)
+        begun = at.child(key)
         if begun is None:
-            ordinal = self._bench.journal.take_ordinal()
-            begun = ChildStarted(
-                node=at.node,
-                iteration=at.iteration,
-                ordinal=ordinal,
-                key=key,
-                # One dot for each level of depth.
-                child_id=f"{at.node or 'child'}.{ordinal}",
-                task=task,
-                request={"schema": schema, "budget": spec.budget.model_dump(mode="json")},
-            )
+            begun = self._begin(at, key, task, schema, budget=self._carve(payload.get("budget") or {}))
             await self._bench.writer.write(begun)
-        meter = Meter(spec.budget, parent=self._meter, has_closing_turn=True)
-        ending = await self._run(spec, begun.child_id, meter)
+        spec = self._child_spec(begun, schema, payload)
+        ending = await self._run(spec, begun.child_id, self._child_meter(begun, spec.budget))
         finished = _finished(begun, ending)
         await self._bench.writer.write(finished)
         return finished
 
-    def _child_spec(self, task: str, schema: JsonObject, payload: JsonObject) -> JobSpec:
-        self._meter.check_depth(self._spec.depth + 1)
+    def _begin(
+        self, at: Execution, key: str, task: str, schema: JsonObject, *, budget: Budget
+    ) -> ChildStarted:
+        ordinal = self._bench.journal.take_ordinal()
+        return ChildStarted(
+            node=at.node,
+            iteration=at.iteration,
+            ordinal=ordinal,
+            key=key,
+            # One dot for each level of depth.
+            child_id=f"{at.node or 'child'}.{ordinal}",
+            task=task,
+            request={"schema": schema, "budget": budget.model_dump(mode="json")},
+        )
+
+    def _child_spec(self, begun: ChildStarted, schema: JsonObject, payload: JsonObject) -> JobSpec:
         return self._spec.model_copy(
             update={
-                "task": task,
+                "task": begun.task,
                 "depth": self._spec.depth + 1,
                 "output_schema": schema,
                 "params": {"inputs": payload.get("inputs") or {}},
-                "budget": self._carve(payload.get("budget") or {}),
+                "budget": Budget.model_validate(begun.request["budget"]),
                 "driver": self._bench.spec.driver,
             }
         )
+
+    def _child_meter(self, begun: ChildStarted, budget: Budget) -> Meter:
+        """The child's own count, with what it had used before a crash."""
+        meter = Meter(budget, parent=self._meter, has_closing_turn=True)
+        for event in self._bench.journal.below(begun.child_id):
+            meter.restore(event)
+        meter.restore_iterations(len(self._bench.journal.nodes[begun.child_id].iterations))
+        return meter
 
     def _carve(self, asked: JsonValue) -> Budget:
         """What the child asked for, and never more than its parent has left."""

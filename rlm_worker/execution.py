@@ -4,7 +4,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from rlm_worker.contracts.trace import HostCallFinished
+from rlm_worker.contracts.trace import ChildStarted, HostCallFinished
 from rlm_worker.errors import CallRefused
 from rlm_worker.journal import Outcome, Recorded
 
@@ -16,13 +16,16 @@ class NotRecorded(CallRefused):
 
 
 class _Served(Generic[T]):
-    """Recorded values by name, each handed out once, in their order."""
+    """Recorded values by name, each handed out once, in their order; the last again and again if it was shared."""
 
-    def __init__(self, recorded: Mapping[str, deque[T]]) -> None:
+    def __init__(self, recorded: Mapping[str, deque[T]], *, last_is_shared: bool = False) -> None:
         self._left = defaultdict(deque[T], {name: deque(values) for name, values in recorded.items()})
+        self._last_is_shared = last_is_shared
 
     def take(self, name: str) -> T | None:
         values = self._left[name]
+        if self._last_is_shared and len(values) == 1:
+            return values[0]
         return values.popleft() if values else None
 
 
@@ -34,8 +37,9 @@ class Execution:
         self.iteration = recorded.iteration
         self.live = live
         self.missing: list[str] = []
-        self.children = dict(recorded.children)
-        self._outcomes = _Served[Outcome](recorded.outcomes)
+        self._children = _Served[ChildStarted](recorded.children)
+        # Equal calls under way at once had one outcome: a cell that finished asks for no more than there is.
+        self._outcomes = _Served[Outcome](recorded.outcomes, last_is_shared=not live)
         self._host_calls = _Served[HostCallFinished](recorded.host_calls)
         self._refusals = dict(recorded.refusals)
         self._called: Counter[tuple[str, str]] = Counter()
@@ -43,6 +47,10 @@ class Execution:
     def outcome(self, key: str) -> Outcome | None:
         """What this subcall was answered when the cell ran before."""
         return self._outcomes.take(key)
+
+    def child(self, key: str) -> ChildStarted | None:
+        """The child that this rlm_query began when the cell ran before."""
+        return self._children.take(key)
 
     def host_call(self, name: str) -> HostCallFinished | None:
         return self._host_calls.take(name)

@@ -1,12 +1,13 @@
 """Answers everything a cell asks of its host. Each name is declared here; nothing else exists for the cell."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from rlm_worker.contracts import JobSpec, JsonObject, digest
 from rlm_worker.contracts.job import Dimension
-from rlm_worker.contracts.result import CitationReport, Proposal
+from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
     DraftRecorded,
     HostCallFinished,
@@ -63,7 +64,6 @@ class HostCalls:
         self.draft: JsonObject | None = None
         #: The latest refusal for a limit; when it escapes the cell, it names what ended the job.
         self.last_refusal: BudgetExceeded | None = None
-        self.citations = CitationReport()
         subcalls = Subcalls(bench, meter)
         self._answers: dict[str, Answer] = {
             "predict": subcalls.predict,
@@ -114,13 +114,9 @@ class HostCalls:
 
     async def _submit(self, at: Execution, payload: JsonObject) -> JsonValue:
         fields = _fields(payload)
-        mistakes = shape_of(self._spec.output_schema).mistakes(fields)
-        report = self._bench.citations.report(fields, self._spec.output_schema)
-        if not mistakes and report.missing:
-            shown = ", ".join(map(repr, report.missing[:_CITATIONS_SHOWN]))
-            mistakes = (
-                f"{report.checked - report.verified} of {report.checked} citations do not exist in the evidence: {shown}",
-            )
+        mistakes = shape_of(self._spec.output_schema).mistakes(fields) or await asyncio.to_thread(
+            self._miscited, fields
+        )
         if mistakes:
             if at.live:
                 self._meter.count_host_call()
@@ -133,8 +129,17 @@ class HostCalls:
                 SubmitAccepted(node=at.node, iteration=at.iteration, fields=fields)
             )
             crash_here("submit.after_record")
-        self.submitted, self.citations = fields, report
+        self.submitted = fields
         return {"accepted": True}
+
+    def _miscited(self, fields: JsonObject) -> tuple[str, ...]:
+        """What is wrong with the citations. On a thread: counting the lines of large evidence takes its time."""
+        report = self._bench.citations.report(fields, self._spec.output_schema)
+        if report.checked == report.verified:
+            return ()
+        shown = ", ".join(map(repr, report.missing[:_CITATIONS_SHOWN]))
+        wrong = report.checked - report.verified
+        return (f"{wrong} of {report.checked} citations do not exist in the evidence: {shown}",)
 
     async def _draft(self, at: Execution, payload: JsonObject) -> JsonValue:
         fields = _fields(payload)

@@ -1,7 +1,9 @@
 """One attempt at a job: take up the record, run the REPL against orders and time, settle once."""
 
 import asyncio
+import logging
 import platform
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +16,7 @@ from rlm_worker.contracts import EvidenceRef, JobResult, JobSpec
 from rlm_worker.contracts.gateway import (
     Claimed,
     Gateway,
+    GatewayDown,
     GatewayRefused,
     ReadTraceRequest,
     RenewAnswer,
@@ -33,9 +36,9 @@ from rlm_worker.contracts.trace import (
     check_link,
 )
 from rlm_worker.crashpoints import crash_here
-from rlm_worker.endings import Ending, Submitted
+from rlm_worker.endings import Ending, Failed, Submitted
 from rlm_worker.errors import LostAuthority
-from rlm_worker.journal import Journal
+from rlm_worker.journal import Journal, Open
 from rlm_worker.loop import Repl
 from rlm_worker.meter import Meter, whole
 from rlm_worker.redaction import redact
@@ -43,12 +46,18 @@ from rlm_worker.results import Stopped, attempt_ended, job_result, verdict, with
 from rlm_worker.trace import TraceWriter
 from rlm_worker.workbench import OpenSession, Workbench
 
+log = logging.getLogger(__name__)
+
+#: Pause before the control plane is asked again after it was out of reach.
+_AGAIN_SECONDS = 0.2
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvidenceKeeper:
     """How the worker vouches for evidence: its content digest, and whether it changed since it was staged."""
 
-    seal: Callable[[EvidenceRef], str]
+    #: The digest, or None when it was told to stop before it had one.
+    seal: Callable[[EvidenceRef, threading.Event], str | None]
     changed: Callable[[EvidenceRef], bool]
 
 
@@ -106,52 +115,43 @@ class Attempt:
             events=claimed.trace_events,
             head=claimed.trace_head,
             observe=self._journal.fold,
+            patience_seconds=claimed.lease.ttl_ms / 1000,
+        )
+        self._bench = Workbench(
+            spec=self._spec,
+            settings=parts.settings,
+            journal=self._journal,
+            writer=self._writer,
+            open_session=parts.open_session,
         )
 
     async def run(self) -> JobResult:
         """Run and settle. Raises LostAuthority when another attempt may be at work; then nothing was settled."""
-        bench: Workbench | None = None
+        enough = threading.Event()
         try:
             await self._take_up()
-            bench = Workbench(
-                spec=self._spec,
-                settings=self._parts.settings,
-                journal=self._journal,
-                writer=self._writer,
-                open_session=self._parts.open_session,
-            )
-            sealing = asyncio.create_task(self._seal())
+            sealing = asyncio.create_task(self._seal(enough))
             try:
-                ending, repl = await self._against_orders(bench)
-                return await self._settle(ending, repl, sealing)
+                ending = await self._against_orders()
+                return await self._settle(ending, sealing)
             finally:
+                enough.set()
                 sealing.cancel()
         finally:
-            if bench is not None:
-                await bench.kill_sessions()
-                await bench.models.close()
+            await self._bench.kill_sessions()
+            await self._bench.models.close()
             await self._writer.close()
+
+    def fence(self) -> None:
+        """Kill what runs, from any thread: the lease is lost, and the event loop may be the thing that is stuck."""
+        self._bench.kill_now()
 
     async def _take_up(self) -> None:
         """Read what earlier attempts recorded; charge the calls whose outcome died with them."""
         await asyncio.to_thread(self._read_trace)
         iterations = sum(len(node.iterations) for node in self._journal.nodes.values())
         self._meter.restore_iterations(iterations)
-        lost = [
-            SubcallLost(node=open_.node, ordinal=open_.ordinal, key=open_.key, charged=open_.hold)
-            if isinstance(open_, SubcallStarted)
-            else ModelAnswered(
-                node=open_.node,
-                iteration=open_.iteration,
-                ordinal=open_.ordinal,
-                model=open_.model,
-                text="",
-                spend=whole(open_.hold),
-                ok=False,
-                error="the worker died before the answer was recorded; the hold is charged",
-            )
-            for open_ in self._journal.open.values()
-        ]
+        lost = [_lost(open_) for open_ in self._journal.open.values()]
         for event in lost:
             self._meter.charge(event.ordinal)
         started = AttemptStarted(
@@ -175,65 +175,65 @@ class Attempt:
                 self._meter.restore(event)
                 seq, head = seq + 1, record.hash
 
-    async def _against_orders(self, bench: Workbench) -> tuple[Ending | Stopped, Repl]:
+    async def _against_orders(self) -> Ending | Stopped:
         """Run the REPL until it ends, a stop arrives, or the lease is lost: whichever is first."""
-        repl = Repl(bench, self._spec, meter=self._meter)
+        repl = Repl(self._bench, self._spec, meter=self._meter)
         repl.steers = self._orders.take_steers
         running = asyncio.create_task(repl.run())
         waiting: set[asyncio.Future[Any]] = {running, self._orders.stop, self._orders.lost}
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         if self._orders.lost.done():
-            await _cancel(running, bench)
+            await _cancel(running, self._bench)
             raise LostAuthority(self._orders.lost.result())
-        if running.done():
-            return running.result(), repl
-        return await self._stop(running, repl, bench), repl
+        return _ending_of(running) if running.done() else await self._stop(running)
 
-    async def _stop(self, running: "asyncio.Task[Ending]", repl: Repl, bench: Workbench) -> Ending | Stopped:
+    async def _stop(self, running: "asyncio.Task[Ending]") -> Ending | Stopped:
         order = self._orders.stop.result()
         began = time.monotonic()
-        survivors = await _cancel(running, bench)
+        survivors = await _cancel(running, self._bench)
         kill_ms = int((time.monotonic() - began) * 1000)
         wanted: Literal["kill", "stop"] = "kill" if order.desired == "kill" else "stop"
         await self._writer.write(
             StopObserved(order=wanted, detail=order.reason),
             StopVerified(kill_ms=kill_ms, survivors=survivors),
         )
-        if repl.host.submitted is not None:
-            return Submitted(repl.host.submitted)
-        return Stopped(wanted, order.reason)
+        submitted = self._journal.nodes[""].submitted
+        return Stopped(wanted, order.reason) if submitted is None else Submitted(submitted)
 
-    async def _seal(self) -> None:
+    async def _seal(self, enough: threading.Event) -> None:
         """Take the evidence's content digests while the job runs, so that its start does not wait for them."""
         keeper = self._parts.evidence
         for ref in self._spec.input_artifacts:
             if keeper is None or ref.name in self._journal.sealed:
                 continue
-            content = await asyncio.to_thread(keeper.seal, ref)
+            content = await asyncio.to_thread(keeper.seal, ref, enough)
+            if content is None:
+                return
             changed = await asyncio.to_thread(keeper.changed, ref)
             await self._writer.write(EvidenceSealed(name=ref.name, content_digest=content, changed=changed))
 
     async def _sealed(self, sealing: "asyncio.Task[None]") -> str:
-        """Wait for the digests, unless an order comes first. The answer is not lost with them; returns what to say."""
+        """Wait for the digests while there is time and no order. The answer is not lost with them; returns what to say."""
         waiting: set[asyncio.Future[Any]] = {sealing, self._orders.stop, self._orders.lost}
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        seconds = max(0.0, self._meter.seconds_left())
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if self._orders.lost.done():
             raise LostAuthority(self._orders.lost.result())
         if not sealing.done():
-            return " [evidence was not sealed: a stop was ordered]"
+            return " [evidence was not sealed: the job's time was over or a stop was ordered]"
         error = sealing.exception()
         if isinstance(error, LostAuthority):
             raise error
         return f" [evidence could not be sealed: {error}]" if error else ""
 
-    async def _settle(self, ending: Ending | Stopped, repl: Repl, sealing: "asyncio.Task[None]") -> JobResult:
+    async def _settle(self, ending: Ending | Stopped, sealing: "asyncio.Task[None]") -> JobResult:
         unsealed = "" if isinstance(ending, Stopped) else await self._sealed(sealing)
-        draft = self._journal.nodes[""].draft
-        said = verdict(ending, draft=draft)
-        said["message"] += unsealed
+        said = verdict(ending, draft=self._journal.nodes[""].draft)
         changed = [name for name, sealed in self._journal.sealed.items() if sealed.changed]
+        said["message"] += unsealed
         if changed:
             said["message"] += f" [evidence changed while the job ran: {', '.join(sorted(changed))}]"
+        await self._writer.write(*await self._close_holds())
         await self._writer.write(attempt_ended(said, attempt=self._claimed.lease.attempt))
         result = job_result(
             said,
@@ -245,16 +245,69 @@ class Attempt:
             trace_ref=self._writer.ref,
         )
         if result.structured_output is not None:
-            report = repl.bench.citations.report(result.structured_output, self._spec.output_schema)
-            result = with_citations(result, report)
+            report = self._bench.citations.report
+            result = with_citations(
+                result, await asyncio.to_thread(report, result.structured_output, self._spec.output_schema)
+            )
         crash_here("settle.before")
-        result = redact(result)
-        request = SettleRequest(job_id=self._spec.job_id, fence=self._claimed.lease.fence, result=result)
-        try:
-            await asyncio.to_thread(self._parts.gateway.settle, request)
-        except GatewayRefused as refused:
-            raise LostAuthority(f"the result of job {self._spec.job_id} was refused: {refused}") from refused
+        await self._deliver(redact(result))
         return result
+
+    async def _close_holds(self) -> list[SubcallLost | ModelAnswered]:
+        """Calls that a stop or a limit cut off: charged when their request may have left, else given back."""
+        await self._writer.write()
+        unknown = [
+            open_ for ordinal, open_ in self._journal.open.items() if ordinal in self._meter.open_holds()
+        ]
+        lost = [_lost(open_) for open_ in unknown]
+        for event in lost:
+            self._meter.charge(event.ordinal)
+        for ordinal in self._meter.open_holds():
+            self._meter.release(ordinal)
+        return lost
+
+    async def _deliver(self, result: JobResult) -> None:
+        """Settle; a control plane that is out of reach is asked again while the lease lasts."""
+        request = SettleRequest(job_id=self._spec.job_id, fence=self._claimed.lease.fence, result=result)
+        while not self._orders.lost.done():
+            try:
+                await asyncio.to_thread(self._parts.gateway.settle, request)
+            except GatewayDown:
+                await asyncio.sleep(_AGAIN_SECONDS)
+            except GatewayRefused as refused:
+                raise LostAuthority(
+                    f"the result of job {self._spec.job_id} was refused: {refused}"
+                ) from refused
+            else:
+                return
+        raise LostAuthority(self._orders.lost.result())
+
+
+def _lost(open_: Open) -> SubcallLost | ModelAnswered:
+    """What is recorded of a call whose outcome is unknown: its hold is charged."""
+    if isinstance(open_, SubcallStarted):
+        return SubcallLost(node=open_.node, ordinal=open_.ordinal, key=open_.key, charged=open_.hold)
+    return ModelAnswered(
+        node=open_.node,
+        iteration=open_.iteration,
+        ordinal=open_.ordinal,
+        model=open_.model,
+        text="",
+        spend=whole(open_.hold),
+        ok=False,
+        error="the answer was not recorded; the hold is charged",
+    )
+
+
+def _ending_of(running: "asyncio.Task[Ending]") -> Ending:
+    """A defect of ours ends the job with its true reason: another attempt would meet it again."""
+    error = running.exception()
+    if error is None:
+        return running.result()
+    if isinstance(error, LostAuthority) or not isinstance(error, Exception):
+        raise error
+    log.error("attempt_failed", exc_info=error)
+    return Failed("sandbox_fatal", f"a defect of the worker: {type(error).__name__}: {error}")
 
 
 async def _cancel(running: "asyncio.Task[Ending]", bench: Workbench) -> tuple[int, ...]:

@@ -40,7 +40,8 @@ class Recorded:
     rejected: CellRejected | None = None
     finished: CellFinished | None = None
     outcomes: dict[str, deque[Outcome]] = field(default_factory=lambda: defaultdict(deque))
-    children: dict[str, ChildStarted] = field(default_factory=dict)
+    children: dict[str, deque[ChildStarted]] = field(default_factory=lambda: defaultdict(deque))
+    draft: JsonObject | None = None
     host_calls: dict[str, deque[HostCallFinished]] = field(default_factory=lambda: defaultdict(deque))
     #: Refusals that follow from nothing else in the record, by name, digest and how often it was called before.
     refusals: dict[tuple[str, str, int], HostCallFinished] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class NodeJournal:
     iterations: dict[int, Recorded] = field(default_factory=dict)
     draft: JsonObject | None = None
     submitted: JsonObject | None = None
+    submitted_at: int | None = None
 
     def at(self, iteration: int) -> Recorded:
         return self.iterations.setdefault(iteration, Recorded(iteration))
@@ -71,12 +73,17 @@ class Journal:
         self.answers: dict[str, SubcallFinished] = {}
         self.open: dict[int, Open] = {}
         self.proposals: list[Proposal] = []
+        self._children: list[TraceEvent] = []
         self.sealed: dict[str, EvidenceSealed] = {}
         self.attempts = 0
         self.next_ordinal = 1
         self.steer_seen = 0
         self.stdout_tail = ""
         self.stderr_tail = ""
+
+    def below(self, child_id: str) -> list[TraceEvent]:
+        """What a child and its own children have recorded."""
+        return [event for event in self._children if f"{event.node}.".startswith(f"{child_id}.")]
 
     def take_ordinal(self) -> int:
         """A number no other call of this job has."""
@@ -86,6 +93,8 @@ class Journal:
 
     def fold(self, event: TraceEvent) -> None:
         """Enter one recorded event."""
+        if event.node:
+            self._children.append(event)
         ordinal = getattr(event, "ordinal", None)
         if ordinal is not None:
             self.next_ordinal = max(self.next_ordinal, ordinal + 1)
@@ -133,11 +142,13 @@ class Journal:
                 refused = refused_call(event)
                 self.nodes[event.node].at(event.iteration).refusals[refused] = event
             case ChildStarted():
-                self.nodes[event.node].at(event.iteration).children[event.key] = event
+                self.nodes[event.node].at(event.iteration).children[event.key].append(event)
             case DraftRecorded():
                 self.nodes[event.node].draft = event.fields
+                self.nodes[event.node].at(event.iteration).draft = event.fields
             case SubmitAccepted():
                 self.nodes[event.node].submitted = event.fields
+                self.nodes[event.node].submitted_at = event.iteration
             case ProposalMade():
                 self.proposals.append(event.proposal)
             case EvidenceSealed():

@@ -55,11 +55,19 @@ class Repl:
         """Work until an ending. The sandbox is gone when this returns."""
         try:
             ending = await self._within_limits()
+            if not isinstance(ending, Submitted):
+                ending = await self._unless_submitted(ending)
             if isinstance(ending, Exhausted):
                 await self._record_exhausted(ending)
             return ending
         finally:
             await asyncio.shield(self._drop_session())
+
+    async def _unless_submitted(self, ending: Ending) -> Ending:
+        """A SUBMIT that was recorded wins, whatever ended the cell after it."""
+        await self.bench.writer.write()
+        fields = self._journal.submitted
+        return ending if fields is None else self._accepted(fields)
 
     async def _within_limits(self) -> Ending:
         try:
@@ -75,18 +83,12 @@ class Repl:
 
     async def _until_ended(self) -> Ending:
         if self._journal.submitted is not None:
-            return self._recall_submit(self._journal.submitted)
+            return Submitted(self._journal.submitted)
         await self._open("resume" if self._journal.iterations else "start")
         while True:
             ending = await self._iterate(len(self._history) + 1)
             if ending is not None:
                 return ending
-
-    def _recall_submit(self, fields: JsonObject) -> Ending:
-        """SUBMIT was recorded and the attempt died before it could settle."""
-        self.host.submitted = fields
-        self.host.citations = self.bench.citations.report(fields, self.spec.output_schema)
-        return Submitted(fields)
 
     async def _iterate(self, iteration: int) -> Ending | None:
         if iteration not in self._journal.iterations:

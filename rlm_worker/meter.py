@@ -105,8 +105,17 @@ class Meter:
         self.settle(ordinal, whole(hold))
         return hold
 
+    def release(self, ordinal: int) -> None:
+        """A call never left: its hold is given back whole."""
+        for level in self._line():
+            level._undo_hold(ordinal)
+
+    def open_holds(self) -> tuple[int, ...]:
+        """Calls that are held and not settled."""
+        return tuple(self._holds)
+
     def restore(self, event: TraceEvent) -> None:
-        """Enter what an earlier attempt has recorded, without asking whether it was allowed."""
+        """Enter, at this level alone, what an earlier attempt has recorded, without asking whether it was allowed."""
         match event:
             case SubcallStarted() | ModelAsked():
                 self._apply_hold(event.ordinal, event.hold, event.model)
@@ -116,7 +125,7 @@ class Meter:
                 self._apply_spend(event.ordinal, whole(event.charged))
             case CellFinished():
                 output = event.stdout_bytes + event.stderr_bytes
-                self.count_cell(output_bytes=output, cpu_ms=event.cpu_ms, memory_bytes=event.memory_bytes)
+                self._add_cell(output, event.cpu_ms, event.memory_bytes)
             case ChildStarted():
                 self._tally.deepest = max(self._tally.deepest, event.child_id.count("."))
             case HostCallFinished(ok=True) | DraftRecorded() | ProposalMade() | SubmitRejected():
@@ -146,10 +155,13 @@ class Meter:
     def count_cell(self, *, output_bytes: int, cpu_ms: int, memory_bytes: int) -> None:
         """Add what a finished cell used; whether that passed a limit is asked by `check_cell`."""
         for level in self._line():
-            tally = level._tally
-            tally.output_bytes += output_bytes
-            tally.cpu_ms += cpu_ms
-            tally.memory_bytes = max(tally.memory_bytes, memory_bytes)
+            level._add_cell(output_bytes, cpu_ms, memory_bytes)
+
+    def _add_cell(self, output_bytes: int, cpu_ms: int, memory_bytes: int) -> None:
+        tally = self._tally
+        tally.output_bytes += output_bytes
+        tally.cpu_ms += cpu_ms
+        tally.memory_bytes = max(tally.memory_bytes, memory_bytes)
 
     def check_cell(self) -> None:
         """Refuse to go on after cells that printed or computed more than allowed."""
@@ -231,12 +243,21 @@ class Meter:
         tally.held_output += hold.output_tokens
         tally.held_cost += hold.cost_usd or 0
 
-    def _apply_spend(self, ordinal: int, spend: Spend) -> None:
+    def _drop_hold(self, ordinal: int) -> tuple[str, Hold]:
         tally = self._tally
         model, hold = self._holds.pop(ordinal)
         tally.held_input -= hold.input_tokens
         tally.held_output -= hold.output_tokens
         tally.held_cost -= hold.cost_usd or 0
+        return model, hold
+
+    def _undo_hold(self, ordinal: int) -> None:
+        _, hold = self._drop_hold(ordinal)
+        self._tally.subcalls -= hold.subcalls
+
+    def _apply_spend(self, ordinal: int, spend: Spend) -> None:
+        tally = self._tally
+        model, _ = self._drop_hold(ordinal)
         tally.input_tokens += spend.input_tokens
         tally.output_tokens += spend.output_tokens
         tally.cost = _plus(tally.cost, spend.cost_usd)

@@ -1,5 +1,6 @@
 """Runs a recorded job again, without a model: every cell in a new sandbox, every answer from the record."""
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -7,14 +8,14 @@ import sandbox
 from rlm_worker.cells import run_cell, session_policy
 from rlm_worker.children import Children
 from rlm_worker.config import WorkerSettings
-from rlm_worker.contracts import JobSpec, TraceRecord
+from rlm_worker.contracts import JobSpec, JsonObject, TraceRecord
 from rlm_worker.contracts.gateway import RecordAnswer, RecordRequest
 from rlm_worker.contracts.trace import GENESIS, CellFinished, EvidenceSealed, check_link
 from rlm_worker.endings import Ending
 from rlm_worker.execution import Execution
 from rlm_worker.hostcalls import CALLS, HostCalls
 from rlm_worker.job import EvidenceKeeper
-from rlm_worker.journal import Journal, Recorded
+from rlm_worker.journal import Journal, NodeJournal, Recorded
 from rlm_worker.meter import Meter
 from rlm_worker.trace import TraceWriter
 from rlm_worker.workbench import OpenSession, Workbench
@@ -101,7 +102,7 @@ async def verify_replay(
         cells=cells,
         same=same,
         divergence=divergence,
-        result_same=(host.submitted, host.draft) == (node.submitted, node.draft),
+        result_same=(host.submitted, host.draft) == (node.submitted, _last_draft(node)),
         evidence_changed=changed,
     )
 
@@ -117,25 +118,43 @@ async def _run_all(
 ) -> tuple[int, int, Divergence | None]:
     cells = same = 0
     divergence: Divergence | None = None
-    for iteration, recorded in sorted(journal.nodes[""].iterations.items()):
-        if recorded.proposed is None or recorded.finished is None or recorded.finished.state_lost:
-            continue
+    for recorded in _repeatable(journal.nodes[""]):
+        assert recorded.proposed is not None
         cells += 1
         at = Execution(recorded, node="", live=False)
         again = await run_cell(session, recorded.proposed.code, at=at, answer=host.answer, seconds=seconds)
-        if again.digest == recorded.finished.digest and not at.missing:
-            same += 1
-        elif divergence is None:
-            divergence = _divergence(iteration, recorded, again, at)
+        apart = _divergence(recorded, again, at)
+        same += apart is None
+        divergence = divergence or apart
         if again.state_lost:
             break
     return cells, same, divergence
 
 
-def _divergence(iteration: int, recorded: Recorded, again: CellFinished, at: Execution) -> Divergence:
-    before = recorded.finished
-    assert before is not None
-    if at.missing:
+def _repeatable(node: NodeJournal) -> list[Recorded]:
+    """Cells that ran to an end which a replay can repeat: not those that a stop, a limit or a crash cut off."""
+    return [
+        recorded
+        for iteration, recorded in sorted(node.iterations.items())
+        if recorded.proposed is not None
+        and (
+            iteration == node.submitted_at
+            or (recorded.finished is not None and not recorded.finished.state_lost)
+        )
+    ]
+
+
+def _last_draft(node: NodeJournal) -> JsonObject | None:
+    drafts = [recorded.draft for recorded in _repeatable(node) if recorded.draft is not None]
+    return drafts[-1] if drafts else None
+
+
+def _divergence(recorded: Recorded, again: CellFinished, at: Execution) -> Divergence | None:
+    """Where a cell did something else than before; a cell that died in its SUBMIT has only that to compare."""
+    before, iteration = recorded.finished, recorded.iteration
+    if not at.missing and (before is None or before.digest == again.digest):
+        return None
+    if at.missing or before is None:
         return Divergence(
             iteration=iteration, what="host call", expected="a recorded answer", got=at.missing[0]
         )
@@ -159,5 +178,5 @@ def _changed_evidence(spec: JobSpec, journal: Journal, evidence: EvidenceKeeper 
     return tuple(
         ref.name
         for ref in spec.input_artifacts
-        if ref.name in sealed and evidence.seal(ref) != sealed[ref.name].content_digest
+        if ref.name in sealed and evidence.seal(ref, threading.Event()) != sealed[ref.name].content_digest
     )

@@ -8,6 +8,8 @@ import jsonschema_rs
 from rlm_worker.contracts import JsonObject, canonical
 
 _MISTAKES_SHOWN = 8
+#: A schema with all its references written out: above this, checking one value could take for ever.
+_MOST_PARTS = 10_000
 
 
 class SchemaRefused(ValueError):
@@ -19,11 +21,47 @@ def _refuse(address: str) -> Any:
     raise ValueError(f"references may only point inside the schema, not to {address}")
 
 
+def _parts(part: Any, schema: JsonObject, known: dict[str, int | None]) -> int:
+    """How many parts a schema has once its references are written out; a cell may write one that doubles at each."""
+    children = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    count = 1 + sum(_parts(child, schema, known) for child in children)
+    target = part.get("$ref") if isinstance(part, dict) else None
+    if isinstance(target, str):
+        count += _referenced(target, schema, known)
+    if count > _MOST_PARTS:
+        raise SchemaRefused(
+            f"the schema is too large: more than {_MOST_PARTS} parts with its references written out"
+        )
+    return count
+
+
+def _referenced(target: str, schema: JsonObject, known: dict[str, int | None]) -> int:
+    if target not in known:
+        known[target] = None
+        known[target] = _parts(_look_up(target, schema), schema, known)
+    count = known[target]
+    if count is None:
+        raise SchemaRefused(f"the schema refers to itself at {target}: recursive types are not offered")
+    return count
+
+
+def _look_up(target: str, schema: JsonObject) -> Any:
+    found: Any = schema
+    for name in target.removeprefix("#").split("/")[1:]:
+        key = name.replace("~1", "/").replace("~0", "~")
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
 class Shape:
     """A JSON Schema, ready to check values."""
 
     def __init__(self, schema: JsonObject) -> None:
         self.schema = schema
+        try:
+            _parts(schema, schema, {})
+        except RecursionError:
+            raise SchemaRefused("the schema is nested too deeply") from None
         try:
             self._validator = jsonschema_rs.validator_for(schema, retriever=_refuse)
         except (ValueError, jsonschema_rs.ValidationError) as error:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -58,7 +59,6 @@ class Subcalls:
     def __init__(self, bench: Workbench, meter: Meter) -> None:
         self._bench = bench
         self._meter = meter
-        self._under_way: dict[str, asyncio.Future[SubcallFinished]] = {}
 
     async def predict(self, at: Execution, payload: JsonObject) -> JsonValue:
         """One typed call; raises SubcallFailed or BudgetExceeded."""
@@ -119,31 +119,52 @@ class Subcalls:
 
     async def _once(self, at: Execution, call: Call) -> SubcallFinished:
         """Ask, unless the same call is already under way."""
-        if call.key in self._under_way:
-            return await asyncio.shield(self._under_way[call.key])
-        future = self._under_way[call.key] = asyncio.get_running_loop().create_future()
-        try:
+        if (shared := self._bench.under_way.get(call.key)) is not None:
+            return await asyncio.shield(shared)
+        with self._under_way([call]):
             async with self._bench.limiter:
                 pending = self._hold(call, self._model(call))
                 await self._bench.writer.write(_started(at, pending))
                 finished = await self._ask(at, pending)
                 await self._bench.writer.write(finished)
             crash_here("subcall.after_record")
-        except BaseException as error:
-            future.set_exception(error)
-            future.exception()  # read once: nobody else may be waiting
-            raise
-        else:
-            future.set_result(finished)
+            self._bench.under_way[call.key].set_result(finished)
             return finished
+
+    @contextmanager
+    def _under_way(self, calls: Sequence[Call]) -> Iterator[None]:
+        """Announce calls; whoever waits for one that fails here is told, whatever the reason."""
+        loop = asyncio.get_running_loop()
+        mine = {call.key: loop.create_future() for call in calls}
+        self._bench.under_way |= mine
+        try:
+            yield
         finally:
-            del self._under_way[call.key]
+            for key, future in mine.items():
+                del self._bench.under_way[key]
+                if not future.done():
+                    future.set_exception(
+                        SubcallFailed("the same call was made elsewhere in the job and had no answer")
+                    )
+                    future.exception()  # read once: nobody may be waiting
 
     async def _many(self, at: Execution, calls: Sequence[Call]) -> dict[str, Row]:
         """Ask side by side. Holds are durable before their calls leave; answers before the cell sees any."""
-        window = asyncio.Semaphore(_WINDOW)
+        shared = {
+            call.key: self._bench.under_way[call.key] for call in calls if call.key in self._bench.under_way
+        }
         rows: dict[str, Row] = {}
-        model = self._model(calls[0])
+        with self._under_way([call for call in calls if call.key not in shared]):
+            await self._fan_out(at, [call for call in calls if call.key not in shared], rows)
+            await self._bench.writer.write()
+            for key, row in rows.items():
+                self._bench.under_way[key].set_result(row.finished)
+        for key, future in shared.items():
+            rows[key] = Row(finished=await asyncio.shield(future))
+        return rows
+
+    async def _fan_out(self, at: Execution, calls: Sequence[Call], rows: dict[str, Row]) -> None:
+        window = asyncio.Semaphore(_WINDOW)
 
         async def one(pending: _Pending) -> None:
             async with self._bench.limiter:
@@ -158,15 +179,13 @@ class Subcalls:
                 for call in group:
                     await window.acquire()
                     try:
-                        held.append(self._hold(call, model))
+                        held.append(self._hold(call, self._model(call)))
                     except BudgetExceeded as refusal:
                         rows[call.key] = Row(finished=self._unheld(at, call, refusal))
                         window.release()
                 await self._bench.writer.write(*(_started(at, pending) for pending in held))
                 for pending in held:
                     tasks.create_task(one(pending))
-        await self._bench.writer.write()
-        return rows
 
     def _unheld(self, at: Execution, call: Call, refusal: BudgetExceeded) -> SubcallFinished:
         """A row that the budget no longer reached: recorded, so that a repeated cell sees it refused again."""
@@ -230,7 +249,7 @@ class Subcalls:
         except ModelError as error:
             spend = whole(pending.hold) if error.may_have_spent else Spend()
             finished = _finished(at, pending, error=str(error), error_class=type(error).__name__, spend=spend)
-        except asyncio.CancelledError:
+        except BaseException:
             # The request may have been answered and billed: the hold is charged.
             charged = self._meter.charge(pending.ordinal)
             self._bench.writer.add(

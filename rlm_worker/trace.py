@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from rlm_worker.contracts.gateway import GatewayRefused, RecordAnswer, RecordRequest
+from rlm_worker.contracts.gateway import GatewayDown, GatewayRefused, RecordAnswer, RecordRequest
 from rlm_worker.contracts.result import TraceRef
 from rlm_worker.contracts.trace import TraceEvent, TraceRecord, link
 from rlm_worker.errors import LostAuthority
@@ -16,6 +16,7 @@ from rlm_worker.redaction import redact
 _GROUP = 512
 #: How long an event that nobody waits for may stay in memory: long enough to share a commit with many others.
 _LINGER_SECONDS = 0.025
+_AGAIN_SECONDS = 0.2
 
 
 class Recorder(Protocol):
@@ -40,13 +41,16 @@ class TraceWriter:
         events: int,
         head: str,
         observe: Callable[[TraceEvent], None] = lambda _: None,
+        patience_seconds: float = 0.0,
     ) -> None:
+        """`patience_seconds`: how long a control plane that is out of reach is asked again."""
         self._gateway = gateway
         self._job_id = job_id
         self._fence = fence
         self._seq = events
         self._head = head
         self._observe = observe
+        self._patience = patience_seconds
         self._pending: list[tuple[int, TraceEvent]] = []
         self._waiters: list[asyncio.Future[None]] = []
         self._flusher: asyncio.Task[None] | None = None
@@ -118,11 +122,11 @@ class TraceWriter:
         try:
             if group:
                 group = await asyncio.get_running_loop().run_in_executor(self._thread, self._record, group)
+            for _, event in group:
+                self._observe(event)
         except Exception as error:  # noqa: BLE001 - whatever the reason, a gap in the record is never closed over
             self._fail(error, waiters)
             return False
-        for _, event in group:
-            self._observe(event)
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -140,9 +144,22 @@ class TraceWriter:
         request = RecordRequest.model_construct(
             job_id=self._job_id, fence=self._fence, records=tuple(records)
         )
-        self._gateway.record(request)
+        self._send(request)
         self._seq, self._head = seq, head
         return group
+
+    def _send(self, request: RecordRequest) -> None:
+        """The same group again is answered the same, so one whose fate is unknown may be sent twice."""
+        give_up = time.monotonic() + self._patience
+        while True:
+            try:
+                self._gateway.record(request)
+            except GatewayDown:
+                if time.monotonic() >= give_up:
+                    raise
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                return
 
     def _fail(self, error: Exception, waiters: list["asyncio.Future[None]"]) -> None:
         was = "was refused" if isinstance(error, GatewayRefused) else "cannot be written"

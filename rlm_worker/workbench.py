@@ -9,6 +9,7 @@ from rlm_worker.citations import CitationBook
 from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import JobSpec
 from rlm_worker.contracts.job import ModelDriver
+from rlm_worker.contracts.trace import SubcallFinished
 from rlm_worker.journal import Journal
 from rlm_worker.trace import TraceWriter
 
@@ -38,8 +39,15 @@ class Workbench:
         self.predict_models = (spec.sub_model, *root)
         self.limiter = asyncio.Semaphore(settings.subcalls_in_flight)
         self.citations = CitationBook(spec.input_artifacts)
+        #: Subcalls that were asked and are not answered yet, by key: equal ones wait for the same answer.
+        self.under_way: dict[str, asyncio.Future[SubcallFinished]] = {}
         #: Every sandbox of the tree, so that a stop reaches all of them at once.
         self.sessions: set[sandbox.Session] = set()
+
+    def kill_now(self) -> None:
+        """Kill every sandbox of the tree at once, from any thread, without waiting: for when the loop may be stuck."""
+        for session in tuple(self.sessions):
+            session.kill_now()
 
     async def kill_sessions(self) -> tuple[int, ...]:
         """End every sandbox of the tree; returns what survived, which must be nothing."""

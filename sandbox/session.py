@@ -265,6 +265,10 @@ class Session:
         self._channel.close()
         self._guest.release()
 
+    def kill_now(self) -> None:
+        """Send the kill and return; safe from any thread. `kill` waits for its effect."""
+        self._guest.kill()
+
     async def kill(self) -> KillReport:
         """Kill everything in the sandbox and return when nothing is left. A second kill reports the same."""
         started = time.monotonic()

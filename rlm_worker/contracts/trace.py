@@ -1,16 +1,28 @@
 """The trace: one event per act of a job, chained by hash, complete enough to run the job again without a model."""
 
 import hashlib
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, JsonValue, TypeAdapter
+from pydantic import AfterValidator, Field, JsonValue, TypeAdapter
 
 from rlm_worker.contracts.base import Contract, Count, JsonObject, Name, Sha256, canonical
 from rlm_worker.contracts.job import Dimension
 from rlm_worker.contracts.result import AnsweredBy, FailureClass, Proposal, Status
 
 GENESIS = "0" * 64
+
+_NANO = Decimal("1e-9")
+
+
+def _whole_nanos(cost: Decimal) -> Decimal:
+    """Rounded up, so that the worker and the control plane add up the same figures."""
+    rounded = cost.quantize(_NANO, rounding=ROUND_CEILING)
+    return cost if rounded == cost else rounded
+
+
+#: Dollars, in whole nano-dollars.
+Usd = Annotated[Decimal, AfterValidator(_whole_nanos)]
 
 
 class Hold(Contract):
@@ -19,7 +31,7 @@ class Hold(Contract):
     subcalls: Count = 0
     input_tokens: Count = 0
     output_tokens: Count = 0
-    cost_usd: Decimal | None = Decimal(0)
+    cost_usd: Usd | None = Decimal(0)
 
 
 class Spend(Contract):
@@ -28,7 +40,7 @@ class Spend(Contract):
     input_tokens: Count = 0
     output_tokens: Count = 0
     cached_input_tokens: Count = 0
-    cost_usd: Decimal | None = Decimal(0)
+    cost_usd: Usd | None = Decimal(0)
 
 
 class Event(Contract):

@@ -147,7 +147,9 @@ def at(*events, live: bool = False) -> Execution:
 
 
 def test_answers_are_served_once_each_in_their_order():
-    cell = at(finished(1, "failed", ok=False), finished(2, "then"), finished(3, "other", key=OTHER))
+    cell = at(
+        finished(1, "failed", ok=False), finished(2, "then"), finished(3, "other", key=OTHER), live=True
+    )
 
     assert [cell.outcome(KEY).value, cell.outcome(OTHER).value, cell.outcome(KEY).value] == [
         "failed",
@@ -155,6 +157,12 @@ def test_answers_are_served_once_each_in_their_order():
         "then",
     ]
     assert cell.outcome(KEY) is None
+
+
+def test_a_repeated_cell_shares_the_last_answer_as_equal_calls_under_way_did():
+    cell = at(finished(1, "failed", ok=False))
+
+    assert [cell.outcome(KEY).value, cell.outcome(KEY).value] == ["failed", "failed"]
 
 
 def test_an_execution_leaves_the_record_as_it_is():
@@ -211,7 +219,7 @@ def test_a_child_that_had_begun_is_known_by_what_was_asked():
     ended = ChildFinished(iteration=1, ordinal=1, key=KEY, child_id="child.1", ok=True, value={"n": 1})
     cell = at(begun, ended)
 
-    assert cell.children == {KEY: begun}
+    assert (cell.child(KEY), cell.child(KEY)) == (begun, None)
     assert cell.outcome(KEY) == ended
 
 
