@@ -8,7 +8,7 @@ _HASH = sa.String(64)
 
 
 def _amounts(prefix: str) -> list[sa.Column[int]]:
-    units = ("subcalls", "input_tokens", "output_tokens", "cost_micro_usd")
+    units = ("subcalls", "input_tokens", "output_tokens", "cost_nano_usd")
     return [sa.Column(f"{prefix}_{unit}", sa.BigInteger, nullable=False) for unit in units]
 
 

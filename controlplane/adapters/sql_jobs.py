@@ -54,7 +54,7 @@ def account_to_text(account: Account) -> str:
                 limits.input_tokens,
                 limits.output_tokens,
                 limits.tokens,
-                limits.cost_micro_usd,
+                limits.cost_nano_usd,
             ],
             "spent": account.spent,
             "held": account.held,
@@ -68,7 +68,7 @@ def account_to_text(account: Account) -> str:
 
 def account_from_text(text: str) -> Account:
     body = json.loads(text)
-    names = ("subcalls", "input_tokens", "output_tokens", "tokens", "cost_micro_usd")
+    names = ("subcalls", "input_tokens", "output_tokens", "tokens", "cost_nano_usd")
     return Account(
         limits=Limits(**dict(zip(names, body["limits"], strict=True))),
         spent=Amounts(*body["spent"]),

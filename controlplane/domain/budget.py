@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from controlplane.errors import OverBudget
 from rlm_worker.contracts import Budget
 
-MICRO = Decimal(1_000_000)
+#: Parts of a dollar that money is counted in: small enough for the price of a single token.
+NANO = Decimal(1_000_000_000)
 
 
 class Amounts(NamedTuple):
@@ -17,7 +18,7 @@ class Amounts(NamedTuple):
     subcalls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    cost_micro_usd: int = 0
+    cost_nano_usd: int = 0
 
     def plus(self, other: "Amounts") -> "Amounts":
         return Amounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
@@ -34,16 +35,16 @@ class Limits:
     input_tokens: int | None = None
     output_tokens: int | None = None
     tokens: int | None = None
-    cost_micro_usd: int | None = None
+    cost_nano_usd: int | None = None
 
     def exceeded_by(self, used: Amounts) -> str:
         """Name the first dimension that `used` passes, with both figures; empty when none is."""
-        figures = (
+        figures: tuple[tuple[str, int | Decimal | None, int | Decimal], ...] = (
             ("subcalls", self.subcalls, used.subcalls),
             ("input_tokens", self.input_tokens, used.input_tokens),
             ("output_tokens", self.output_tokens, used.output_tokens),
             ("tokens", self.tokens, used.input_tokens + used.output_tokens),
-            ("cost_micro_usd", self.cost_micro_usd, used.cost_micro_usd),
+            ("cost_usd", usd(self.cost_nano_usd), used.cost_nano_usd / NANO),
         )
         return next(
             (
@@ -55,9 +56,13 @@ class Limits:
         )
 
 
-def micro_usd(cost_usd: str | Decimal | None) -> int:
-    """Money in whole millionths, rounded up so that nothing is ever counted too low."""
-    return 0 if cost_usd is None else int((Decimal(cost_usd) * MICRO).to_integral_value(ROUND_CEILING))
+def nano_usd(cost_usd: str | Decimal | None) -> int:
+    """Money in whole billionths, rounded up so that nothing is ever counted too low."""
+    return 0 if cost_usd is None else int((Decimal(cost_usd) * NANO).to_integral_value(ROUND_CEILING))
+
+
+def usd(nano: int | None) -> Decimal | None:
+    return None if nano is None else nano / NANO
 
 
 def limits_of(budget: Budget) -> Limits:
@@ -66,7 +71,7 @@ def limits_of(budget: Budget) -> Limits:
         input_tokens=budget.max_input_tokens,
         output_tokens=budget.max_output_tokens,
         tokens=budget.max_tokens,
-        cost_micro_usd=None if budget.max_cost_usd is None else int(budget.max_cost_usd * MICRO),
+        cost_nano_usd=None if budget.max_cost_usd is None else int(budget.max_cost_usd * NANO),
     )
 
 
@@ -76,13 +81,13 @@ def whole_job(limits: Limits, *, above: Limits) -> Amounts:
         subcalls=limits.subcalls or 0,
         input_tokens=_least(limits.input_tokens, limits.tokens) or 0,
         output_tokens=_least(limits.output_tokens, limits.tokens) or 0,
-        cost_micro_usd=limits.cost_micro_usd or 0,
+        cost_nano_usd=limits.cost_nano_usd or 0,
     )
     open_ended = (
         (above.input_tokens is not None and _least(limits.input_tokens, limits.tokens) is None)
         or (above.output_tokens is not None and _least(limits.output_tokens, limits.tokens) is None)
         or (above.tokens is not None and limits.tokens is None)
-        or (above.cost_micro_usd is not None and limits.cost_micro_usd is None)
+        or (above.cost_nano_usd is not None and limits.cost_nano_usd is None)
     )
     if open_ended:
         raise OverBudget("the tenant's budget is limited, so the job must name limits in the same units")
@@ -104,7 +109,7 @@ class Account:
     spent: Amounts = NOTHING
     held: Amounts = NOTHING
     open: dict[int, Amounts] = field(default_factory=dict)
-    #: False as soon as one call had no known price.
+    #: False as soon as a spend had no known price.
     is_priced: bool = True
     iterations: int = 0
     host_calls: int = 0
@@ -183,12 +188,11 @@ class _Meter:
 
     def _hold(self, ordinal: int, wanted: dict[str, Any]) -> None:
         limits = self._before.limits
-        if wanted["cost_usd"] is None:
-            if limits.cost_micro_usd is not None:
-                raise OverBudget("the price of this call is unknown and the job has a limit in money")
-            self._is_priced = False
+        if wanted["cost_usd"] is None and limits.cost_nano_usd is not None:
+            raise OverBudget("the price of this call is unknown and the job has a limit in money")
         # The same call asked for again: the outcome of the first is unknown, so it is charged.
         if ordinal in self._open:
+            self._price(wanted)
             self._close(ordinal, spent=self._open[ordinal])
         amount = _amounts(wanted, subcalls=wanted["subcalls"])
         self._open[ordinal] = amount
@@ -197,13 +201,17 @@ class _Meter:
             raise OverBudget(f"the hold of call {ordinal} would pass the job's limit of {passed}")
 
     def _settle(self, ordinal: int, spend: dict[str, Any]) -> None:
-        if spend["cost_usd"] is None:
-            self._is_priced = False
+        self._price(spend)
         left = self._open.get(ordinal, NOTHING)
         self._close(ordinal, spent=_amounts(spend, subcalls=left.subcalls))
 
     def _charge(self, ordinal: int, charged: dict[str, Any]) -> None:
+        self._price(charged)
         self._close(ordinal, spent=_amounts(charged, subcalls=charged["subcalls"]))
+
+    def _price(self, figures: dict[str, Any]) -> None:
+        if figures["cost_usd"] is None:
+            self._is_priced = False
 
     def _close(self, ordinal: int, *, spent: Amounts) -> None:
         self._held = self._held.minus(self._open.pop(ordinal, NOTHING))
@@ -222,6 +230,4 @@ class _Meter:
 
 
 def _amounts(figures: dict[str, Any], *, subcalls: int) -> Amounts:
-    return Amounts(
-        subcalls, figures["input_tokens"], figures["output_tokens"], micro_usd(figures["cost_usd"])
-    )
+    return Amounts(subcalls, figures["input_tokens"], figures["output_tokens"], nano_usd(figures["cost_usd"]))

@@ -6,7 +6,6 @@ from functools import reduce
 from typing import get_args
 
 from controlplane.domain import budget, job, receipts, task
-from controlplane.domain.budget import MICRO
 from controlplane.domain.commands import FoldResult
 from controlplane.domain.events import CheckpointSaved, Event, JobEvent, TaskEvent, to_json
 from controlplane.domain.ids import JobId, StepId
@@ -191,7 +190,7 @@ def usage_of(row: JobRow, *, wall_time_ms: int) -> Usage:
         wall_time_ms=wall_time_ms,
         input_tokens=account.spent.input_tokens,
         output_tokens=account.spent.output_tokens,
-        cost_usd=account.spent.cost_micro_usd / MICRO if account.is_priced else None,
+        cost_usd=budget.usd(account.spent.cost_nano_usd) if account.is_priced else None,
     )
 
 

@@ -8,7 +8,7 @@ from controlplane.domain.commands import RejectLateWrite, SettleJob
 from controlplane.domain.ids import Fence
 from controlplane.domain.lease import Lease, guard
 from controlplane.errors import FenceStale, InvalidRequest
-from controlplane.handlers.apply import end_job, load, spec_of
+from controlplane.handlers.apply import end_job, load, spec_of, usage_of
 from controlplane.handlers.recording import reject_late_write
 from controlplane.ports import Desk, JobRow, Transaction
 from rlm_worker.contracts import JobResult, JobSpec, digest
@@ -71,10 +71,11 @@ def _check_result(result: JobResult, *, row: JobRow, lease: Lease, spec: JobSpec
 
 def _check_usage(result: JobResult, row: JobRow) -> None:
     """What the worker says it spent must be what it recorded: the sum over its calls."""
-    said = (result.usage.subcalls, result.usage.input_tokens, result.usage.output_tokens)
-    spent = row.account.spent
-    recorded = (spent.subcalls, spent.input_tokens, spent.output_tokens)
+    usage, counted = result.usage, usage_of(row, wall_time_ms=result.usage.wall_time_ms)
+    said = (usage.subcalls, usage.input_tokens, usage.output_tokens, usage.cost_usd)
+    recorded = (row.account.spent.subcalls, counted.input_tokens, counted.output_tokens, counted.cost_usd)
     if said != recorded:
         raise InvalidRequest(
-            f"the result claims {said} subcalls, input and output tokens; the trace adds up to {recorded}"
+            "the result claims {} subcalls, {} input and {} output tokens, {} USD; ".format(*said)
+            + "the trace adds up to {}, {}, {}, {}".format(*recorded)
         )

@@ -1,6 +1,7 @@
 """A worker in miniature and a request with defaults: what the control plane is driven with in tests."""
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from controlplane.domain.commands import JobRequest
@@ -58,6 +59,11 @@ def asked(ordinal: int, **hold: Any) -> SubcallStarted:
 def answered(ordinal: int, **spend: Any) -> SubcallFinished:
     given = {"input_tokens": 80, "output_tokens": 10, **spend}
     return SubcallFinished(iteration=0, ordinal=ordinal, key=KEY, model="m", ok=True, spend=Spend(**given))
+
+
+def _total(costs: list[Decimal | None]) -> Decimal | None:
+    known = [cost for cost in costs if cost is not None]
+    return sum(known, Decimal(0)) if len(known) == len(costs) else None
 
 
 @dataclass
@@ -128,6 +134,7 @@ class Hands:
             subcalls=len(spends),
             input_tokens=sum(spend.input_tokens for spend in spends),
             output_tokens=sum(spend.output_tokens for spend in spends),
+            cost_usd=_total([spend.cost_usd for spend in spends]),
         )
 
     def settle(self, **fields: Any) -> SettleAnswer:

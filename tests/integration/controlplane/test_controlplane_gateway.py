@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 import sqlalchemy as sa
@@ -229,6 +230,31 @@ def test_a_result_that_is_not_true_is_refused_and_the_job_goes_on(app, hands, li
     assert worker.settle().accepted
 
 
+@pytest.mark.parametrize(
+    ("costs", "claimed"),
+    [
+        (("0.000000001", "0.0000375"), "0.000037502"),
+        (("0.000000001", None), "0.000000001"),
+        (("0.000000001", "0.0000375"), None),
+    ],
+    ids=["a billionth too much", "a sum of what is known", "unknown though all is known"],
+)
+def test_a_cost_that_is_not_the_sum_of_the_recorded_costs_is_refused(app, hands, costs, claimed):
+    worker = hands()
+    worker.claim()
+    for ordinal, cost in enumerate(costs):
+        worker.record(asked(ordinal, cost_usd=cost), answered(ordinal, cost_usd=cost))
+
+    with pytest.raises(ChainRefused, match="USD"):
+        worker.settle(usage=worker.usage().model_copy(update={"cost_usd": claimed and Decimal(claimed)}))
+
+    assert worker.settle().accepted
+    expected = None if None in costs else Decimal("0.000037501")
+    assert app.job(worker.job_id).usage.cost_usd == expected
+    with app.store.read() as tx:
+        assert tx.budgets.get("tenant:local").spent.cost_nano_usd == (1 if expected is None else 37_501)
+
+
 def test_records_that_do_not_continue_the_trace_are_refused_whole(app, hands):
     worker = hands()
     worker.claim()
@@ -261,7 +287,7 @@ def test_records_sent_again_after_a_lost_answer_are_taken_once(app, hands):
         (Budget(max_tokens=400), "tokens"),
         (Budget(max_input_tokens=250), "input_tokens"),
         (Budget(max_output_tokens=120), "output_tokens"),
-        (Budget(max_cost_usd="0.000025"), "cost_micro_usd"),
+        (Budget(max_cost_usd="0.000025"), "cost_usd: 0.00003 of 0.000025"),
     ],
 )
 def test_a_hold_that_passes_a_limit_is_refused_and_nothing_is_written(app, hands, budget, named):

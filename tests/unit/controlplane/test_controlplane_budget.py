@@ -11,7 +11,7 @@ from controlplane.domain.budget import Account, Amounts, Limits
 from controlplane.errors import OverBudget
 from tests.integration.controlplane.hands import KEY, answered, asked
 
-LIMITS = Limits(subcalls=5, input_tokens=400, output_tokens=300, tokens=600, cost_micro_usd=900)
+LIMITS = Limits(subcalls=5, input_tokens=400, output_tokens=300, tokens=600, cost_nano_usd=900_000)
 
 
 def events(*made) -> list[dict]:
@@ -76,7 +76,7 @@ def test_folding_in_groups_gives_the_same_account(plan, size):
         ({"input_tokens": 401, "output_tokens": 0}, "input_tokens"),
         ({"input_tokens": 0, "output_tokens": 301}, "output_tokens"),
         ({"input_tokens": 350, "output_tokens": 260}, "tokens"),
-        ({"cost_usd": "0.000901"}, "cost_micro_usd"),
+        ({"cost_usd": "0.000901"}, "cost_usd: 0.000901 of 0.0009"),
         ({"subcalls": 6}, "subcalls"),
     ],
 )
@@ -90,7 +90,13 @@ def test_an_unknown_price_is_refused_only_under_a_limit_in_money():
 
     with pytest.raises(OverBudget, match="price"):
         budget.metered(Account(limits=LIMITS), unknown)
-    assert not budget.metered(Account(), unknown).is_priced
+    held = budget.metered(Account(), unknown)
+    assert held.is_priced
+    assert not budget.metered(held, events(answered(0, cost_usd=None))).is_priced
+    assert not budget.metered(held, unknown).is_priced, "the first of the two calls is charged"
+    lost = {"kind": "subcall_lost", "ordinal": 0, "key": KEY, "charged": unknown[0]["hold"]}
+    assert not budget.metered(held, [lost]).is_priced
+    assert budget.metered(held, events(answered(0, cost_usd="0.1"))).is_priced
 
 
 def test_a_call_asked_for_again_charges_the_first_whose_outcome_is_unknown():
@@ -114,9 +120,18 @@ def test_closing_an_account_charges_what_is_still_open():
 
 
 def test_money_is_never_rounded_down():
-    assert budget.micro_usd(Decimal("0.0000001")) == 1
+    assert budget.nano_usd(Decimal("0.0000000001")) == 1
+
+
+@given(st.lists(st.integers(0, 10**12), max_size=50))
+def test_money_in_whole_billionths_adds_up_exactly(costs):
+    spends = [answered(n, cost_usd=Decimal(cost).scaleb(-9)) for n, cost in enumerate(costs)]
+
+    account = budget.metered(Account(), events(*spends))
+
+    assert account.spent.cost_nano_usd == sum(costs)
 
 
 def test_a_limited_tenant_takes_no_job_without_limits():
     with pytest.raises(OverBudget):
-        budget.whole_job(Limits(subcalls=1), above=Limits(cost_micro_usd=10))
+        budget.whole_job(Limits(subcalls=1), above=Limits(cost_nano_usd=10))

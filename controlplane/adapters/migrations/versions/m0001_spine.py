@@ -15,11 +15,11 @@ def upgrade() -> None:
         sa.Column("spent_subcalls", sa.BigInteger(), nullable=False),
         sa.Column("spent_input_tokens", sa.BigInteger(), nullable=False),
         sa.Column("spent_output_tokens", sa.BigInteger(), nullable=False),
-        sa.Column("spent_cost_micro_usd", sa.BigInteger(), nullable=False),
+        sa.Column("spent_cost_nano_usd", sa.BigInteger(), nullable=False),
         sa.Column("held_subcalls", sa.BigInteger(), nullable=False),
         sa.Column("held_input_tokens", sa.BigInteger(), nullable=False),
         sa.Column("held_output_tokens", sa.BigInteger(), nullable=False),
-        sa.Column("held_cost_micro_usd", sa.BigInteger(), nullable=False),
+        sa.Column("held_cost_nano_usd", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("budget_id"),
     )
     op.create_table(
@@ -42,7 +42,7 @@ def upgrade() -> None:
         sa.Column("amount_subcalls", sa.BigInteger(), nullable=False),
         sa.Column("amount_input_tokens", sa.BigInteger(), nullable=False),
         sa.Column("amount_output_tokens", sa.BigInteger(), nullable=False),
-        sa.Column("amount_cost_micro_usd", sa.BigInteger(), nullable=False),
+        sa.Column("amount_cost_nano_usd", sa.BigInteger(), nullable=False),
         sa.Column("at_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("entry_id"),
     )
