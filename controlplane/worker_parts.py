@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 from controlplane.errors import InvalidRequest, NotFound, Tampered, Unavailable
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Iterable, Iterator
 
     from rlm_worker.contracts import EvidenceRef, JobSpec, JsonObject, TraceRecord
     from rlm_worker.drivers.playbook_format import PlaybookText
+
+    #: Digest of what evidence holds; None when the event was set before there was one.
+    Seal = Callable[[EvidenceRef, threading.Event], str | None]
 
 #: Shows that the machinery works and little else, so nobody gets it without asking for it by name.
 _TRIAL = "smollm2-135m"
@@ -120,9 +124,7 @@ def sandbox_report() -> SandboxReport:
     )
 
 
-def replay(
-    spec: "JobSpec", records: "Iterable[TraceRecord]", *, seal: "Callable[[EvidenceRef], str] | None" = None
-) -> Replayed:
+def replay(spec: "JobSpec", records: "Iterable[TraceRecord]", *, seal: "Seal | None" = None) -> Replayed:
     """Run a finished job again from its trace, in a new sandbox and without a model."""
     import asyncio
 

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import stat
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from controlplane.errors import InvalidRequest
 from rlm_worker.contracts import EvidenceRef, canonical, digest
 
 MAX_FILES = 200_000
-_BLOCK = 1 << 20
+_BLOCK = 4 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +57,18 @@ class EvidenceRoom:
         )
         return StagedEvidence(ref=ref, manifest=_write_once(self._folder / f"{mark}.json", canonical(body)))
 
-    def seal(self, ref: EvidenceRef) -> str:
-        """Digest of the contents in the order of the manifest. Kept, so that evidence is hashed once."""
+    def seal(self, ref: EvidenceRef, stop: threading.Event) -> str | None:
+        """Digest of the contents in the order of the manifest; None when stopped. Kept: evidence is hashed once."""
         key = digest([ref.manifest_digest, ref.location])
         kept = self._folder / "sealed" / f"{key}.json"
         if kept.is_file() and not self.changed(ref):
             return str(json.loads(kept.read_text())["content_digest"])
         total = hashlib.sha256()
         for name, *_ in self._entries(ref):
-            total.update(canonical([name, _content_digest(_file_of(ref, name))]))
+            content = _content_digest(_file_of(ref, name), stop)
+            if content is None:
+                return None
+            total.update(canonical([name, content]))
         sealed = total.hexdigest()
         if not self.changed(ref):
             _write_once(kept, canonical({"content_digest": sealed, "manifest_digest": ref.manifest_digest}))
@@ -131,16 +135,18 @@ def _file_of(ref: EvidenceRef, name: str) -> Path:
     return Path(ref.location) / name if name else Path(ref.location)
 
 
-def _content_digest(path: Path) -> str:
+def _content_digest(path: Path, stop: threading.Event) -> str | None:
     total = hashlib.sha256()
     try:
-        with path.open("rb") as opened:
-            while block := opened.read(_BLOCK):
+        with path.open("rb", buffering=0) as opened:
+            while not stop.is_set():
+                if not (block := opened.read(_BLOCK)):
+                    return total.hexdigest()
                 total.update(block)
     except OSError as error:
         # A file that vanished or is locked away is itself a fact about the contents.
         return f"unreadable:{error.errno}"
-    return total.hexdigest()
+    return None
 
 
 def _name_for(place: Path, taken: set[str]) -> str:

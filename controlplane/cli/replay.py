@@ -12,6 +12,7 @@ from controlplane.cli.exits import Exit, Refusal
 from controlplane.cli.figures import counted
 from controlplane.cli.flags import home_flag, job_argument, json_flag
 from controlplane.cli.home import opened
+from controlplane.cli.safe import one_line, printable
 from controlplane.cli.shapes import write_json
 from controlplane.cli.watch import pages
 from controlplane.errors import Tampered
@@ -95,6 +96,10 @@ def _words(view: JobView, records: list[TraceRecord], outcome: Replayed) -> str:
     whole = f"trace of {view.job_id}: {counted(len(records), 'event')}, the chain is whole"
     cells = f"cells: {outcome.same} of {outcome.cells} did the same again, without a model"
     result = "result: the same" if outcome.result_same else "result: NOT the same"
-    return "\n".join(
-        [whole, cells, result, *([f"divergence: {outcome.divergence}"] if outcome.divergence else [])]
-    )
+    lines = [whole, cells, result]
+    if outcome.divergence:
+        lines.append(f"divergence: {printable(outcome.divergence)}")
+    if outcome.evidence_changed:
+        names = ", ".join(one_line(name) for name in outcome.evidence_changed)
+        lines.append(f"evidence: NOT what the job read, it was changed since: {names}")
+    return "\n".join(lines)

@@ -144,3 +144,15 @@ def test_an_unknown_job_is_usage(custody: Custody):
 
     assert done.code == 2
     assert done.document["error"]["exit_code"] == 2
+
+
+def test_a_replay_names_the_evidence_that_changed(custody: Custody):
+    with ScriptedModel(cells("SUBMIT(answer='x', citations=[])")) as model:
+        done = custody("run", "Q", "-e", "notes.txt", "-m", model.url, "--json")
+    assert done.code == 0, done.err
+    (custody.folder / "notes.txt").write_text("something else\n", encoding="utf-8")
+
+    replayed = custody("replay", done.document["job_id"], "--verify")
+
+    assert replayed.code == 4
+    assert "evidence: NOT what the job read, it was changed since: notes.txt" in replayed.out

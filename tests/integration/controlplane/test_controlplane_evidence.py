@@ -1,6 +1,7 @@
 """Evidence on disk: staged by what stat says, sealed by content."""
 
 import os
+import threading
 import time
 
 import pytest
@@ -80,12 +81,38 @@ def test_a_change_after_staging_is_seen_and_another_content_has_another_seal(roo
     path = tmp_path / "a.log"
     path.write_text("one")
     (staged,) = room.stage([path])
-    sealed = room.seal(staged.ref)
+    sealed = room.seal(staged.ref, threading.Event())
     assert not room.changed(staged.ref)
-    assert room.seal(staged.ref) == sealed
+    assert room.seal(staged.ref, threading.Event()) == sealed
 
     path.write_text("two")
     assert room.changed(staged.ref)
-    assert room.seal(staged.ref) != sealed
+    assert room.seal(staged.ref, threading.Event()) != sealed
     path.unlink()
     assert room.changed(staged.ref)
+
+
+class AfterLooks(threading.Event):
+    """Is set after it was looked at so many times."""
+
+    def __init__(self, looks: int) -> None:
+        super().__init__()
+        self.left = looks
+
+    def is_set(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+@pytest.mark.parametrize("looks", [0, 2, 5])
+def test_sealing_that_is_stopped_gives_nothing_and_keeps_nothing(room, tmp_path, looks):
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for name in ("a", "b"):
+        with (tree / name).open("wb") as opened:
+            opened.truncate(12 << 20)
+    (staged,) = room.stage([tree])
+
+    assert room.seal(staged.ref, AfterLooks(looks)) is None
+    assert list((tmp_path / "home" / "evidence").glob("sealed/*")) == []
+    assert room.seal(staged.ref, threading.Event())
