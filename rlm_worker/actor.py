@@ -1,6 +1,7 @@
 """The only place where a queue's thread meets an event loop: a wake-up becomes one attempt."""
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from typing import Any
 
 import dramatiq
 
+import sandbox
 from rlm_worker.contracts.gateway import (
     JOBS_QUEUE,
     RUN_JOB,
@@ -28,6 +30,9 @@ class Runner:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        sandbox.warm()
+        # What was imported stays: the collector need not look at it again while batches run.
+        gc.freeze()
 
     def run(self, job_id: str, generation: int) -> None:
         """Answer a wake-up. One that is late, doubled or for another worker's job changes nothing."""

@@ -8,6 +8,7 @@ from rlm_worker.cells import LIMIT_ERRORS, run_cell, session_policy
 from rlm_worker.children import Children
 from rlm_worker.contracts import JobSpec, JsonObject
 from rlm_worker.contracts.gateway import Steer
+from rlm_worker.contracts.job import RecordingDriver as RecordingDriverSpec
 from rlm_worker.contracts.trace import (
     BudgetExhausted,
     CellFinished,
@@ -296,6 +297,7 @@ class Repl:
     async def _open(self, reason: str) -> None:
         """A new sandbox, and in it everything the recorded cells had built."""
         await self._drop_session()
+        _refuse_unavailable(self.spec)
         try:
             session = await self.bench.open_session(session_policy(self.spec, calls=CALLS))
         except sandbox.SandboxUnavailable as error:
@@ -359,3 +361,15 @@ class Repl:
 
 def _exhausted_by(refusal: BudgetExceeded) -> Exhausted:
     return Exhausted(refusal.dimension, str(refusal.limit), str(refusal.spent), refusal.detail)
+
+
+def _refuse_unavailable(spec: JobSpec) -> None:
+    """What a spec can say and no part of this worker carries out yet: refused, never left out silently."""
+    if spec.allowed_tools:
+        raise JobFailed("tool_policy_denied", f"no tools are offered yet: {', '.join(spec.allowed_tools)}")
+    if spec.artifact_policy.collect:
+        raise JobFailed(
+            "invalid_request", "artifacts cannot be collected yet: leave artifact_policy.collect empty"
+        )
+    if isinstance(spec.driver, RecordingDriverSpec):
+        raise JobFailed("invalid_request", "a recording is run by `custody replay`, not as a job")

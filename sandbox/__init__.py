@@ -13,7 +13,7 @@ from sandbox.events import CellError, Event, Finished, HostCall, KillReport, Out
 from sandbox.guest.frames import JsonObject, JsonValue
 from sandbox.policy import Limits, Mount, Policy
 from sandbox.probe import Layer, LayerReport, probe
-from sandbox.session import Session, open_session
+from sandbox.session import Session, open_session, warm
 
 __all__ = [
     "CellError",
@@ -39,4 +39,5 @@ __all__ = [
     "UnsendableAnswer",
     "open_session",
     "probe",
+    "warm",
 ]

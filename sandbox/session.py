@@ -52,6 +52,11 @@ def _abandon(spawning: "asyncio.Future[Guest]") -> None:
         spawning.result().release()
 
 
+def warm() -> None:
+    """Prepare for the first session in the background."""
+    zygote_client.warm()
+
+
 class Session:
     def __init__(self, policy: Policy, guest: Guest, channel: Channel) -> None:
         self._policy = policy

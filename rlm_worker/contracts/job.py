@@ -38,7 +38,7 @@ class Budget(Contract):
     max_output_bytes: Positive = 64 * 1024 * 1024
     max_sandbox_cpu_ms: Positive | None = None
     max_sandbox_memory_bytes: Positive = 1024 * 1024 * 1024
-    #: Share of wall time and tokens that only the closing answer may use.
+    #: Share of tokens and cost that only the closing turn may use.
     closing_reserve: Annotated[float, Field(ge=0, le=0.5)] = 0.05
 
 

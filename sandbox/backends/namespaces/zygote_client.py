@@ -34,25 +34,29 @@ class Guest:
     init_pid: int = 0
     init: int = -1
     runner: int = -1
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def kill(self) -> None:
-        """Kill pid 1: the kernel ends all others of its namespace before it is gone itself."""
-        if self.init >= 0:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self.init, signal.SIGKILL)
+        """Kill pid 1: the kernel ends all others of its namespace before it is gone itself. Safe from any thread."""
+        with self.lock:
+            if self.init >= 0:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self.init, signal.SIGKILL)
 
     def remove_group(self) -> None:
         """Remove the control group in place of an outer process that was killed before it could."""
         cgroups.Group(cgroups.find_hierarchies(), self.name).remove()
 
     def release(self) -> None:
-        """Close every descriptor."""
+        """Close every descriptor. A late kill must not reach the next owner of a number."""
         self.channel.close()
         self.report.close()
-        for fd in (self.stdout, self.stderr, self.init, self.runner):
+        with self.lock:
+            held = (self.stdout, self.stderr, self.init, self.runner)
+            self.stdout = self.stderr = self.init = self.runner = -1
+        for fd in held:
             if fd >= 0:
                 os.close(fd)
-        self.stdout = self.stderr = self.init = self.runner = -1
 
 
 @dataclass
@@ -180,6 +184,16 @@ def zygote() -> Zygote:
         if current is None or current.owner != os.getpid() or current.is_ended.is_set():
             _Current.zygote = current = Zygote()
         return current
+
+
+def warm() -> None:
+    """Start the zygote beside what the caller does next. Why it would not start is told by the first session."""
+
+    def start() -> None:
+        with contextlib.suppress(SandboxUnavailable, OSError):
+            zygote()
+
+    threading.Thread(target=start, daemon=True, name="sandbox-warm").start()
 
 
 def spawn(plan: Plan) -> Guest:

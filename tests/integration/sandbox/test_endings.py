@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -377,3 +378,28 @@ def test_two_sessions_do_not_see_each_other(in_box, tmp_path):
         assert await box.value("'alive'") == "'alive'"
 
     in_box(story)
+
+
+def test_a_kill_from_another_thread_needs_no_event_loop():
+    """The fence of a lost lease must work while the loop that opened the session is stuck."""
+
+    async def main() -> None:
+        session = await open_session(Policy())
+        namespace = namespace_of(session.pid)
+        running = asyncio.create_task(anext(session.execute("while True: pass", deadline_seconds=60)))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(wait_until, lambda: len(processes_in(namespace)) >= 2)
+
+        killer = threading.Thread(target=session.kill_now)
+        killer.start()
+        # The loop is blocked from here on: nothing but the kill itself can end the processes.
+        assert wait_until(lambda: not processes_in(namespace))
+        killer.join()
+
+        ended = await running
+        assert isinstance(ended, Finished)
+        assert ended.state_lost
+        await session.close()
+        session.kill_now()
+
+    asyncio.run(main())

@@ -3,7 +3,7 @@
 import pytest
 
 from rlm_worker import redaction
-from rlm_worker.contracts.job import SandboxPolicy
+from rlm_worker.contracts.job import ArtifactPolicy, RecordingDriver, SandboxPolicy
 from tests.builders import a_spec
 from tests.engine import run_job
 
@@ -17,6 +17,22 @@ def test_a_backend_or_language_that_is_not_there_is_refused(policy):
 
     assert (ran.result.status, ran.result.failure_class) == ("failed", "invalid_request")
     assert ran.of("sandbox_opened") == []
+
+
+@pytest.mark.requirement("N3-FAIL-1", "N3-FAIL-5")
+@pytest.mark.parametrize(
+    ("asked", "failure"),
+    [
+        ({"allowed_tools": ("search",)}, "tool_policy_denied"),
+        ({"artifact_policy": ArtifactPolicy(collect=("*.csv",))}, "invalid_request"),
+        ({"driver": RecordingDriver(job_id="other")}, "invalid_request"),
+    ],
+)
+def test_what_is_not_offered_yet_is_refused_and_not_left_out(asked, failure):
+    ran = run_job(a_spec(playbook=BOOK, **asked))
+
+    assert (ran.result.status, ran.result.failure_class) == ("failed", failure)
+    assert ran.of("cell_proposed") == []
 
 
 @pytest.mark.requirement("N3-FAIL-11")
