@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from controlplane.adapters import processes, sqlite
 from controlplane.adapters.evidence import EvidenceRoom
 from controlplane.adapters.ids import new_id
+from controlplane.adapters.private_files import make_folder
 from controlplane.adapters.sql_store import SqlStore
 from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest, Order
@@ -113,7 +114,7 @@ def _rules(settings: Settings) -> Rules:
 def open_app(settings: Settings) -> App:
     """Open a home, and make it when it is not there. Starts nothing."""
     try:
-        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(settings.home)
     except OSError as error:
         raise InvalidRequest(
             f"the home {str(settings.home)!r} cannot be made: {error.strerror}. Choose another with --home"

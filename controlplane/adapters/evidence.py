@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from controlplane.adapters.private_files import make_folder, write_file
 from controlplane.errors import InvalidRequest
 from rlm_worker.contracts import EvidenceRef, canonical, digest
 
@@ -164,8 +165,8 @@ def _write_once(path: Path, content: bytes) -> Path:
     """Write a file that is named by its content: whole or not at all, and not twice."""
     if path.is_file():
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_bytes(content)
+    write_file(fresh, content)
     fresh.replace(path)
     return path

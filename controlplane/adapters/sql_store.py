@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from controlplane.adapters import schema, sqlite
 from controlplane.adapters.migrate import migrate
+from controlplane.adapters.private_files import make_file
 from controlplane.adapters.sql_accounts import SqlBudgets, SqlOutbox, SqlSteers
 from controlplane.adapters.sql_history import SqlHistory, SqlTasks, SqlTraces
 from controlplane.adapters.sql_jobs import SqlJobs, SqlLeases, to_lease
@@ -94,6 +95,9 @@ class SqlStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.notice = Notice()
+        # SQLite gives its side files the mode of the database; whatever hinders making it, SQLite says better.
+        with suppress(OSError):
+            make_file(path)
         self._full = sqlite.engine(path, synchronous="FULL")
         self._normal = sqlite.engine(path, synchronous="NORMAL")
         self._reader = sqlite.engine(path, synchronous="NORMAL", read_only=True)

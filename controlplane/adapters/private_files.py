@@ -1,0 +1,30 @@
+"""Files and folders for their owner alone, whatever the umask and wherever the home lies: they hold evidence and answers."""
+
+import os
+from pathlib import Path
+
+_FILE = 0o600
+_FOLDER = 0o700
+
+
+def make_folder(path: Path) -> Path:
+    """Make a folder and those above it that are missing; what is there already stays as it is."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(mode=_FOLDER, exist_ok=True)
+    return path
+
+
+def make_file(path: Path) -> None:
+    """Make an empty file unless it is there."""
+    os.close(private_opener(str(path), os.O_WRONLY | os.O_CREAT))
+
+
+def write_file(path: Path, content: bytes) -> None:
+    with open(path, "wb", opener=private_opener) as opened:
+        opened.write(content)
+
+
+def private_opener(path: str, flags: int) -> int:
+    """An opener for `open`: a file that it makes is private."""
+    return os.open(path, flags | os.O_CLOEXEC, _FILE)
