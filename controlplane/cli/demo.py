@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from controlplane.adapters.private_files import make_folder
 from controlplane.cli.flags import home_flag, json_flag, quiet_flag
 from controlplane.cli.home import settings_of
 from controlplane.cli.inputs import Typed
@@ -84,7 +85,7 @@ def source_tree(library: Path, *, keep_in: Path) -> Path:
     copy = keep_in / f"{library.name}-{platform.python_version()}" / library.name
     if copy.is_dir():
         return copy
-    copy.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(copy.parent)
     with tempfile.TemporaryDirectory(dir=copy.parent) as draft:
         shutil.copytree(library, Path(draft) / library.name, ignore=_not_source)
         with contextlib.suppress(OSError):  # another demo of this home was faster: its copy is as good

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from controlplane.bootstrap import App, open_app
 from controlplane.cli.exits import Refusal
+from controlplane.cli.logs import logging_into
 from controlplane.config import Settings, load_settings
 
 
@@ -24,6 +25,7 @@ def opened(home: str | None, *, must_exist: bool = True) -> Iterator[App]:
         )
     app = open_app(settings)
     try:
-        yield app
+        with logging_into(settings.home):
+            yield app
     finally:
         app.close()

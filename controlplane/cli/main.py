@@ -55,6 +55,7 @@ class LazyGroup(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module, attribute, _ = _COMMANDS[cmd_name]
+        importlib.import_module("controlplane.cli.logs").keep_off_the_terminal()
         command = getattr(importlib.import_module(f"controlplane.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
         return command
@@ -152,11 +153,14 @@ def _pipe_closed() -> int:
 
 
 def _logged(defect: Exception, arguments: list[str]) -> str:
+    files = importlib.import_module("controlplane.adapters.private_files")
     name = f"cli-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.log"
     for folder in (_home_of(arguments) / "log", Path(os.environ.get("TMPDIR", "/tmp"))):  # noqa: S108  # last resort
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text("".join(traceback.format_exception(defect)), encoding="utf-8")
+            files.make_folder(folder)
+            files.write_file(
+                folder / name, "".join(traceback.format_exception(defect)).encode("utf-8", "replace")
+            )
         except OSError:
             continue
         return (

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
+import click
+
 from controlplane.bootstrap import App, EmbeddedRuntime
 from controlplane.cli.answer import render_end
 from controlplane.cli.consoles import stdout_console
 from controlplane.cli.exits import Exit, exit_of_state
+from controlplane.cli.logs import log_with_errors
 from controlplane.cli.screens import screen_for
 from controlplane.cli.shapes import job_document, write_json
 from controlplane.cli.watch import Presses, watch
@@ -27,7 +30,15 @@ def work_on(app: App, job_id: str, *, manner: Manner) -> int:
         with EmbeddedRuntime(app, only_jobs={job_id}), screen:
             view = watch(app, job_id, screen=screen, presses=presses)
         show_end(view, manner=manner, interrupted=presses.count > 0)
+        _point_to_log(view, manner=manner)
     return Exit.INTERRUPTED if presses.count else exit_of_state(view.state)
+
+
+def _point_to_log(view: JobView, *, manner: Manner) -> None:
+    """A failure whose cause is in the log says where that is."""
+    log = log_with_errors()
+    if log is not None and view.state in ("failed", "quarantined") and not (manner.as_json or manner.quiet):
+        click.echo(f"custody: what went wrong inside is written down in {log}", err=True)
 
 
 def show_end(view: JobView, *, manner: Manner, interrupted: bool = False) -> None:

@@ -152,6 +152,21 @@ def test_a_stop_of_a_worker_that_does_not_answer_is_not_called_verified(custody:
     assert shown["stop"]["survivors"] == [running.pid]
 
 
+def test_an_attempt_that_is_lost_is_in_the_log_and_not_on_the_terminal(custody: Custody):
+    (custody.folder / "custody.toml").write_text("lease_seconds = 1\n", encoding="utf-8")
+    with ScriptedModel(cells(ENDLESS)) as model:
+        running = custody.start("run", "Q", "-m", model.url, "--quiet")
+        job_id = custody.working_job()
+        running.send_signal(signal.SIGSTOP)
+        assert custody("stop", job_id, "--timeout", "30").code == 4
+        running.send_signal(signal.SIGCONT)
+        done = custody.finish(running)
+
+    assert done.code == 5
+    assert done.err == ""
+    assert "attempt_lost" in (custody.home / "log" / "custody.log").read_text(encoding="utf-8")
+
+
 def test_two_presses_kill(custody: Custody):
     with ScriptedModel(cells(ENDLESS)) as model:
         running = custody.start("run", "Q", "-m", model.url)
