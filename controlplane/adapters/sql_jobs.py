@@ -154,9 +154,11 @@ class SqlJobs:
         )
         return list(self._connection.execute(query).scalars())
 
-    def undispatched(self, *, older_than_ms: int, limit: int) -> list[JobRow]:
+    def undispatched(
+        self, *, older_than_ms: int, jobs: frozenset[str] | None, limit: int
+    ) -> list[tuple[str, int]]:
         query = (
-            sa.select(_JOB)
+            sa.select(_JOB.c.job_id, _JOB.c.generation)
             .where(
                 _JOB.c.state == "queued",
                 _JOB.c.desired == "run",
@@ -165,7 +167,9 @@ class SqlJobs:
             .order_by(_JOB.c.dispatched_ms)
             .limit(limit)
         )
-        return [_to_row(found) for found in self._connection.execute(query).mappings()]
+        if jobs is not None:
+            query = query.where(_JOB.c.job_id.in_(jobs))
+        return [(found.job_id, found.generation) for found in self._connection.execute(query)]
 
     def mark_dispatched(self, job_id: str) -> None:
         self._connection.execute(

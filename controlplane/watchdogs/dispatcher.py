@@ -16,12 +16,9 @@ def run_once(desk: Desk, *, send: Send, only_jobs: frozenset[str] | None = None)
     """Relay once; return how many wake-ups were sent. A crash in between sends one twice, which is harmless."""
     with desk.store.read() as tx:
         due = tx.outbox.due(jobs=only_jobs, limit=_BATCH)
-        lost = tx.jobs.undispatched(older_than_ms=tx.now_ms - desk.rules.resend_after_ms, limit=_BATCH)
-    wakes = {(wake.job_id, wake.generation) for wake in due} | {
-        (row.state.job_id, row.state.generation)
-        for row in lost
-        if only_jobs is None or row.state.job_id in only_jobs
-    }
+        older_than_ms = tx.now_ms - desk.rules.resend_after_ms
+        lost = tx.jobs.undispatched(older_than_ms=older_than_ms, jobs=only_jobs, limit=_BATCH)
+    wakes = {(wake.job_id, wake.generation) for wake in due} | set(lost)
     if not wakes:
         return 0
     crash_here("dispatch.before_enqueue")

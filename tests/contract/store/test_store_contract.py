@@ -114,6 +114,18 @@ def test_leases_count_only_while_they_live(with_job):
         assert tx.leases.spent_ms("j") == 7
 
 
+def test_a_ready_job_is_found_behind_any_number_of_others(with_job):
+    with with_job.write() as tx:
+        for number in range(5):
+            tx.jobs.add(a_job_row(f"other-{number}"), spec="{}")
+            tx.jobs.mark_dispatched("j")
+
+        assert tx.jobs.undispatched(older_than_ms=tx.now_ms, jobs=frozenset({"j"}), limit=3) == []
+        found = tx.jobs.undispatched(older_than_ms=tx.now_ms + 1, jobs=frozenset({"j"}), limit=3)
+        assert found == [("j", 1)]
+        assert len(tx.jobs.undispatched(older_than_ms=tx.now_ms + 1, jobs=None, limit=3)) == 3
+
+
 def test_traces_come_back_in_order_from_any_place(with_job):
     first = link(NoProgress(iteration=0, detail="half a pair \ud83d, ä, \x00"), seq=0, at_ms=1, prev=GENESIS)
     second = link(NoProgress(iteration=1, detail=""), seq=1, at_ms=1, prev=first.hash)

@@ -181,3 +181,18 @@ def test_a_consumer_takes_no_more_than_it_may_prefetch(broker):
     assert next(consumer) is None
     consumer.requeue(held[:1])
     assert next(consumer).args == (0,)
+
+
+def test_a_runtime_for_one_job_sends_it_again_behind_a_hundred_others(app):
+    desk = replace(app.desk, rules=replace(app.desk.rules, resend_after_ms=0))
+    for _ in range(101):
+        app.submit(a_request())
+    mine = app.submit(a_request()).job_id
+    with app.store._full.begin() as connection:
+        connection.execute(sa.delete(schema.outbox))
+        connection.execute(sa.update(schema.job).where(schema.job.c.job_id == mine).values(dispatched_ms=1))
+    sent = []
+
+    dispatcher.run_once(desk, send=lambda job, _: sent.append(job), only_jobs=frozenset({mine}))
+
+    assert sent == [mine]
