@@ -31,6 +31,8 @@ class JobRow:
     recorded_ms: int = 0
     #: Set aside at the tenant when the job was first claimed; None before that and after the settlement.
     tenant_hold: Amounts | None = None
+    #: Why the last claim of a ready job was refused.
+    refusal: str = ""
     trace_events: int = 0
     trace_head: str = GENESIS
     result: str = ""

@@ -70,6 +70,8 @@ class JobView:
     stop: StopView | None = None
     result: JobResult | None = None
     receipt_id: str = ""
+    #: Why nobody could take up a job that is ready.
+    waiting_for: str = ""
 
     @property
     def is_terminal(self) -> bool:

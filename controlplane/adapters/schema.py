@@ -49,6 +49,7 @@ job = sa.Table(
     sa.Column("spec_digest", _HASH, nullable=False),
     sa.Column("account", sa.Text, nullable=False),
     sa.Column("tenant_hold", sa.Text),
+    sa.Column("refusal", sa.Text, nullable=False),
     sa.Column("trace_events", sa.BigInteger, nullable=False),
     sa.Column("trace_head", _HASH, nullable=False),
     sa.Column("result", sa.Text, nullable=False),

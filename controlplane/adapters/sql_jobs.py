@@ -38,6 +38,7 @@ _ROW_COLUMNS = (
     "created_ms",
     "updated_ms",
     "recorded_ms",
+    "refusal",
     "trace_events",
     "trace_head",
     "result",

@@ -87,7 +87,7 @@ def show(job_id: str, *, as_json: bool, home: str | None) -> None:
         write_json(job_document(view, whole=True))
         return
     console = stdout_console()
-    console.print(_about(view))
+    console.print(about(view))
     if view.is_terminal:
         console.print(render_end(view))
     else:
@@ -97,7 +97,8 @@ def show(job_id: str, *, as_json: bool, home: str | None) -> None:
         )
 
 
-def _about(view: JobView) -> RenderableType:
+def about(view: JobView) -> RenderableType:
+    """What was asked, of whom, and where it stands."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
@@ -106,6 +107,7 @@ def _about(view: JobView) -> RenderableType:
         ("question", one_line(spec.task, width=1_000)),
         ("job", f"{view.job_id} of task {view.task_id}"),
         ("state", f"{view.state}, {view.desired} wanted, attempt {view.attempts}"),
+        ("waiting", one_line(view.waiting_for, width=1_000)),
         ("driver", driver_name(spec)),
         ("predict()", spec.sub_model),
         ("created", f"{moment(view.created_at)}, {age(view.created_at)} ago"),

@@ -50,6 +50,8 @@ class Gauge:
 def render(view: JobView, progress: Progress, *, now_ms: int, order: str = "") -> RenderableType:
     """The whole view of a working job at one moment."""
     parts: list[RenderableType] = [_header(view), _rows(progress, now_ms=now_ms)]
+    if view.waiting_for:
+        parts.append(Text(f"  · waiting: {one_line(view.waiting_for, width=300)}", style="yellow"))
     parts += [Text(f"  · {notice}", style="yellow") for notice in progress.notices[-_SHOWN_NOTICES:]]
     parts += [_subcalls(view, progress), _gauges(gauges(view, progress, now_ms=now_ms))]
     parts.append(_footer(view, progress, now_ms=now_ms, order=order))

@@ -62,6 +62,7 @@ class LineScreen(SilentScreen):
     def __init__(self) -> None:
         self._first_ms: int | None = None
         self._has_header = False
+        self._waited_for = ""
 
     def event(self, record: TraceRecord) -> None:
         if self._first_ms is None:
@@ -74,6 +75,9 @@ class LineScreen(SilentScreen):
             self._has_header = True
             facts = f"{driver_name(view.spec)} · predict() by {view.spec.sub_model}"
             self.say(f"job {view.job_id} · {one_line(facts)} · {one_line(view.spec.task)}")
+        if view.waiting_for not in ("", self._waited_for):
+            self._waited_for = view.waiting_for
+            self.say(f"waiting: {one_line(view.waiting_for, width=300)}")
 
     def say(self, words: str) -> None:
         click.echo(words, err=True)

@@ -77,12 +77,16 @@ def limits_of(budget: Budget) -> Limits:
 
 def whole_job(limits: Limits, *, above: Limits) -> Amounts:
     """What a job can use at most, to be held at the account above it before the job starts."""
-    most = Amounts(
-        subcalls=limits.subcalls or 0,
-        input_tokens=_least(limits.input_tokens, limits.tokens) or 0,
-        output_tokens=_least(limits.output_tokens, limits.tokens) or 0,
-        cost_nano_usd=limits.cost_nano_usd or 0,
-    )
+    most_in = _least(limits.input_tokens, limits.tokens) or 0
+    most_out = _least(limits.output_tokens, limits.tokens) or 0
+    if limits.tokens is not None and above.output_tokens is None:
+        # Nobody above looks at output alone, so that one token is not held as input and as output.
+        most_out = min(most_out, limits.tokens - most_in)
+    return Amounts(limits.subcalls or 0, most_in, most_out, limits.cost_nano_usd or 0)
+
+
+def misfit(limits: Limits, *, above: Limits) -> str:
+    """Why a job with these limits can never start under those above it, however little is used there; empty: it can."""
     open_ended = (
         (above.input_tokens is not None and _least(limits.input_tokens, limits.tokens) is None)
         or (above.output_tokens is not None and _least(limits.output_tokens, limits.tokens) is None)
@@ -90,8 +94,9 @@ def whole_job(limits: Limits, *, above: Limits) -> Amounts:
         or (above.cost_nano_usd is not None and limits.cost_nano_usd is None)
     )
     if open_ended:
-        raise OverBudget("the tenant's budget is limited, so the job must name limits in the same units")
-    return most
+        return "the tenant's budget is limited, so the job must name limits in the same units"
+    passed = above.exceeded_by(whole_job(limits, above=above))
+    return f"the job alone would pass the tenant's limit of {passed}" if passed else ""
 
 
 def _least(*limits: int | None) -> int | None:

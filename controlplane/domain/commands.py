@@ -92,6 +92,13 @@ class ClaimJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GiveUpJob:
+    """Nobody can ever start the job."""
+
+    failure_class: FailureClass
+
+
+@dataclass(frozen=True, kw_only=True)
 class StartJob:
     """The worker wrote for the first time under its lease."""
 
@@ -168,6 +175,7 @@ class RejectLateWrite:
 JobCommand = (
     SubmitJob
     | ClaimJob
+    | GiveUpJob
     | StartJob
     | LoseLease
     | HandBack

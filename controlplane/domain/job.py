@@ -5,6 +5,7 @@ from typing import assert_never
 
 from controlplane.domain.commands import (
     ClaimJob,
+    GiveUpJob,
     HandBack,
     JobCommand,
     LoseLease,
@@ -95,6 +96,8 @@ def decide(state: JobState, command: JobCommand) -> list[JobEvent]:  # noqa: C90
             return _submit(state, command)
         case ClaimJob():
             return _claim(state, command)
+        case GiveUpJob():
+            return [_given_up(state, command)] if state.is_ready else []
         case StartJob():
             _check_fence(state, command.fence)
             return [JobStarted(job_id=state.job_id, fence=command.fence)] if state.state == "leased" else []
@@ -157,6 +160,16 @@ def _claim(state: JobState, command: ClaimJob) -> list[JobEvent]:
             attempt=state.attempts + 1,
         )
     ]
+
+
+def _given_up(state: JobState, command: GiveUpJob) -> JobFinished:
+    return JobFinished(
+        job_id=state.job_id,
+        fence=state.fence,
+        status="failed",
+        failure_class=command.failure_class,
+        result_digest="",
+    )
 
 
 def _lose_lease(state: JobState, command: LoseLease) -> list[JobEvent]:

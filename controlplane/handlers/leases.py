@@ -6,7 +6,7 @@ from functools import reduce
 
 from controlplane.crashpoints import crash_here
 from controlplane.domain import budget, job
-from controlplane.domain.commands import ClaimJob, HandBack, LoseLease
+from controlplane.domain.commands import ClaimJob, GiveUpJob, HandBack, LoseLease
 from controlplane.domain.events import JobLeased
 from controlplane.domain.ids import Fence
 from controlplane.domain.job import JobState
@@ -37,18 +37,51 @@ from rlm_worker.contracts.gateway import Lease as GrantedLease
 def claim(desk: Desk, request: ClaimRequest) -> Claimed | NotClaimed:
     """Grant a lease under a new fence, or say why not. Everything is checked in the transaction that grants it."""
     with desk.store.write() as tx:
-        row = tx.jobs.get(request.job_id)
-        refused = _refusal(tx, desk, row=row, request=request)
-        if refused is not None:
-            return refused
-        assert row is not None
-        try:
-            row = _hold_at_tenant(tx, row)
-        except OverBudget as error:
-            return NotClaimed(reason="over_budget", detail=str(error))
-        claimed = _grant(tx, desk, row=row, request=request)
-    crash_here("claim.after_commit")
-    return claimed
+        answer = _decided(tx, desk, request)
+    if isinstance(answer, Claimed):
+        crash_here("claim.after_commit")
+    return answer
+
+
+def _decided(tx: Transaction, desk: Desk, request: ClaimRequest) -> Claimed | NotClaimed:
+    row = tx.jobs.get(request.job_id)
+    if refused := _refusal(tx, desk, row=row, request=request):
+        return _kept(tx, row, refused)
+    assert row is not None
+    if reason := _misfit(tx, row):
+        _give_up(tx, desk, row.state.job_id, reason=reason)
+        return NotClaimed(reason="over_budget", detail=reason)
+    try:
+        row = _hold_at_tenant(tx, row)
+    except OverBudget as error:
+        return _kept(tx, row, NotClaimed(reason="over_budget", detail=f"the tenant's budget {error}"))
+    return _grant(tx, desk, row=row, request=request)
+
+
+def _kept(tx: Transaction, row: JobRow | None, refused: NotClaimed) -> NotClaimed:
+    """Let people see why a job that is ready does not start."""
+    is_waiting = row is not None and row.state.is_ready and refused.reason in ("over_budget", "at_capacity")
+    if row is not None and is_waiting and row.refusal != refused.detail:
+        tx.jobs.save(replace(row, refusal=refused.detail, updated_ms=tx.now_ms))
+    return refused
+
+
+def _misfit(tx: Transaction, row: JobRow) -> str:
+    if row.tenant_hold is not None:
+        return ""
+    above = tx.budgets.get(tenant_budget(row.state.tenant_id)).limits
+    return budget.misfit(row.account.limits, above=above)
+
+
+def _give_up(tx: Transaction, desk: Desk, job_id: str, *, reason: str) -> None:
+    """End a job that could wait for ever."""
+    rows = load(tx, job_id)
+    events = job.decide(rows[0].state, GiveUpJob(failure_class="budget_exhausted"))
+    message = f"it was never started: {reason}. Ask again with smaller limits, or have the tenant's raised"
+    result = result_without_worker(
+        tx, rows[0], status="failed", failure_class="budget_exhausted", message=message
+    )
+    end_job(tx, desk, rows=rows, events=events, result=result, actor=f"tenant:{rows[0].state.tenant_id}")
 
 
 def _refusal(tx: Transaction, desk: Desk, *, row: JobRow | None, request: ClaimRequest) -> NotClaimed | None:
@@ -94,6 +127,7 @@ def _hold_at_tenant(tx: Transaction, row: JobRow) -> JobRow:
 def _grant(tx: Transaction, desk: Desk, *, row: JobRow, request: ClaimRequest) -> Claimed:
     _, task_row = load(tx, request.job_id)
     events = job.decide(row.state, ClaimJob(worker_id=request.worker_id, generation=request.generation))
+    row = replace(row, refusal="")
     row, _ = apply_job(tx, desk, rows=(row, task_row), events=events, actor=request.worker_id)
     granted = events[0]
     assert isinstance(granted, JobLeased)

@@ -105,6 +105,7 @@ def _job_view(tx: Transaction, row: JobRow) -> JobView:
         stop=None if row.state.stop is None else _stop_view(row.state.stop),
         result=result,
         receipt_id=row.receipt_id,
+        waiting_for=row.refusal if row.state.is_ready else "",
     )
 
 

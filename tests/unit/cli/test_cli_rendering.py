@@ -2,14 +2,17 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console, RenderableType
 
 from controlplane.cli.answer import facts, render_end, stop_line, usage_line
 from controlplane.cli.events import observation_of, summary
+from controlplane.cli.jobs import about
 from controlplane.cli.live import gauges, render
 from controlplane.cli.progress import Progress, cell_name
+from controlplane.cli.screens import LineScreen
 from controlplane.cli.shapes import job_document
 from rlm_worker.contracts import trace as t
 from rlm_worker.contracts.result import CitationReport, Proposal
@@ -221,6 +224,28 @@ def test_a_stop_tells_its_timeline():
     )
 
 
+def test_a_stop_that_is_not_verified_says_what_may_be_left():
+    unproved = replace(golden.STOPPED, verified_at=None, survivors=(77, 0))
+
+    assert stop_line(unproved) == (
+        "stop requested, observed after 12 ms, NOT verified; "
+        "it may still be at work in process 77, of unknown number"
+    )
+
+
+def test_a_job_that_waits_says_what_for(capsys):
+    waiting = golden.job(state="queued", result=None, waiting_for="the tenant's budget \x1b[2J is used up")
+
+    assert "· waiting: the tenant's budget \\x1b[2J is used up" in _text(
+        render(waiting, Progress(), now_ms=0, order="")
+    )
+    assert "waiting    the tenant's budget" in _text(about(waiting))
+    with LineScreen() as screen:
+        screen.update(waiting, Progress(), order="")
+        screen.update(waiting, Progress(), order="")
+    assert capsys.readouterr().err.count("waiting: the tenant's budget") == 1
+
+
 def test_markup_in_an_answer_is_text():
     ended = golden.result(structured_output={"answer": "[bold]x[/bold] \x1b[2J", "citations": []})
 
@@ -248,6 +273,7 @@ def test_the_json_of_a_job_is_stable():
         "labels",
         "usage",
         "trace",
+        "waiting_for",
         "lease",
         "stop",
         "result",

@@ -133,5 +133,19 @@ def test_money_in_whole_billionths_adds_up_exactly(costs):
 
 
 def test_a_limited_tenant_takes_no_job_without_limits():
-    with pytest.raises(OverBudget):
-        budget.whole_job(Limits(subcalls=1), above=Limits(cost_nano_usd=10))
+    assert "same units" in budget.misfit(Limits(subcalls=1), above=Limits(cost_nano_usd=10))
+
+
+@pytest.mark.parametrize(
+    ("limits", "above", "fits"),
+    [
+        (Limits(tokens=60), Limits(tokens=60), True),
+        (Limits(tokens=61), Limits(tokens=60), False),
+        (Limits(tokens=60, input_tokens=50), Limits(tokens=60), True),
+        (Limits(tokens=60), Limits(tokens=100, output_tokens=60), False),
+        (Limits(subcalls=3), Limits(subcalls=2), False),
+        (Limits(), Limits(), True),
+    ],
+)
+def test_a_job_fits_a_tenant_that_it_cannot_exhaust(limits, above, fits):
+    assert (budget.misfit(limits, above=above) == "") is fits

@@ -151,6 +151,7 @@ def upgrade() -> None:
         sa.Column("spec_digest", sa.String(length=64), nullable=False),
         sa.Column("account", sa.Text(), nullable=False),
         sa.Column("tenant_hold", sa.Text(), nullable=True),
+        sa.Column("refusal", sa.Text(), nullable=False),
         sa.Column("trace_events", sa.BigInteger(), nullable=False),
         sa.Column("trace_head", sa.String(length=64), nullable=False),
         sa.Column("result", sa.Text(), nullable=False),
