@@ -14,9 +14,16 @@ worst = top[0]
 DRAFT(answer=worst[0].text, count=len(worst), citations=[worst[0].citation])
 
 # %% ask one typed question
-asked = predict("line -> cause: Literal['the database','the network','memory','a user','a certificate']",
-                line=worst[0].text, instructions="What caused this log line?")
+asked = predict(
+    "line -> cause: Literal['the database','the network','memory','a user','a certificate']",
+    line=worst[0].text,
+    instructions="What caused this log line?",
+)
 print(asked.cause, asked.probability)
 
 # %% answer
-SUBMIT(answer=f"{asked.cause}: {worst[0].text}", count=len(worst), citations=[worst[0].citation, worst[-1].citation])
+SUBMIT(
+    answer=f"{asked.cause}: {worst[0].text}",
+    count=len(worst),
+    citations=[worst[0].citation, worst[-1].citation],
+)

@@ -111,13 +111,13 @@ def _schema_file(text: str) -> JsonObject:
 
 
 def _check_schema(schema: JsonObject, text: str) -> None:
-    import jsonschema_rs  # noqa: PLC0415  # only a schema file needs it
+    from controlplane.errors import InvalidRequest  # noqa: PLC0415  # only a schema file needs these
+    from controlplane.schemas import checker  # noqa: PLC0415
 
     try:
-        jsonschema_rs.validator_for(schema)
-    except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        first = (str(error).splitlines() or ["unknown"])[0]
-        raise Refusal(f"--output {text}: this is not a JSON Schema ({first}).") from None
+        checker(schema)
+    except InvalidRequest as error:
+        raise Refusal(f"--output {text}: {error}.") from None
 
 
 def merged_budget(typed: dict[str, Amount], *, playbook: Playbook | None) -> Budget:

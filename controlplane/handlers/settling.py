@@ -1,7 +1,5 @@
 """Settling: a result is accepted once, from the holder of the lease, and folded into its task in the same transaction."""
 
-import jsonschema_rs
-
 from controlplane.crashpoints import crash_here
 from controlplane.domain import job
 from controlplane.domain.commands import RejectLateWrite, SettleJob
@@ -11,6 +9,7 @@ from controlplane.errors import FenceStale, InvalidRequest
 from controlplane.handlers.apply import end_job, load, spec_of, usage_of
 from controlplane.handlers.recording import reject_late_write
 from controlplane.ports import Desk, JobRow, Transaction
+from controlplane.schemas import checker
 from rlm_worker.contracts import JobResult, JobSpec, digest
 from rlm_worker.contracts.gateway import SettleAnswer, SettleRequest
 
@@ -63,8 +62,7 @@ def _check_result(result: JobResult, *, row: JobRow, lease: Lease, spec: JobSpec
         )
     _check_usage(result, row)
     if result.status in ("succeeded", "partial") and result.structured_output is not None:
-        validator = jsonschema_rs.validator_for(spec.output_schema)
-        error = next(validator.iter_errors(result.structured_output), None)
+        error = next(checker(spec.output_schema).iter_errors(result.structured_output), None)
         if error is not None:
             raise InvalidRequest(f"the output does not fit the job's schema: {error.message}")
 

@@ -3,7 +3,6 @@
 from dataclasses import fields
 from functools import reduce
 
-import jsonschema_rs
 from pydantic import ValidationError
 
 from controlplane.crashpoints import crash_here
@@ -25,6 +24,7 @@ from controlplane.domain.task import TaskState
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers.apply import apply_task
 from controlplane.ports import Desk, JobRow, TaskRow, Transaction
+from controlplane.schemas import checker
 from rlm_worker.contracts import JobSpec, digest
 
 
@@ -48,7 +48,7 @@ def _spec(desk: Desk, request: JobRequest, *, known: JobRow | None) -> JobSpec:
         if field.name not in ("job_id", "task_id", "tenant_id")
     }
     try:
-        jsonschema_rs.validator_for(request.output_schema)
+        checker(request.output_schema)
         return JobSpec(
             job_id=request.job_id or desk.new_id("job"),
             tenant_id=request.tenant_id or desk.rules.default_tenant,
@@ -58,8 +58,6 @@ def _spec(desk: Desk, request: JobRequest, *, known: JobRow | None) -> JobSpec:
         )
     except ValidationError as error:
         raise InvalidRequest(f"the job cannot be submitted: {_first(error)}") from error
-    except (jsonschema_rs.ValidationError, ValueError) as error:
-        raise InvalidRequest(f"the output schema is not a JSON Schema: {error}") from error
 
 
 def _first(error: ValidationError) -> str:

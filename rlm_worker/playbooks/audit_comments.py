@@ -64,7 +64,22 @@ files = str(params.get("files") or "*.py")
 default_skip = "test, tests, idle_test, site-packages, dist-packages, __pycache__"
 skipped = {name.strip() for name in str(params.get("skip", default_skip)).split(",") if name.strip()}
 
-SLASHES = (".c", ".h", ".cc", ".cpp", ".hpp", ".js", ".jsx", ".ts", ".tsx", ".go", ".rs", ".java", ".swift", ".kt")
+SLASHES = (
+    ".c",
+    ".h",
+    ".cc",
+    ".cpp",
+    ".hpp",
+    ".js",
+    ".jsx",
+    ".ts",
+    ".tsx",
+    ".go",
+    ".rs",
+    ".java",
+    ".swift",
+    ".kt",
+)
 ADMISSION = (
     r"(?:XXX+|FIXME|TODO|HACK|KLUDGE|BUG|[Ww]ork-?\s?around|[Kk]ludge|[Hh]acky?"
     r"|[Nn]ot (?:yet|currently) (?:implemented|supported|handled)|[Uu]nimplemented|does(?:n't| not) work|bug in)\b"
@@ -112,7 +127,9 @@ def whole_comment(hit, sign):
     document, number = hit.document, hit.line
     around = {line.number: line.strip() for line in document.lines(max(1, number - 3), number + 5)}
     first = last = number
-    while around.get(number, "").startswith(sign) and first - 1 in around and around[first - 1].startswith(sign):
+    while (
+        around.get(number, "").startswith(sign) and first - 1 in around and around[first - 1].startswith(sign)
+    ):
         first -= 1
     while last + 1 in around and around[last + 1].startswith(sign):
         last += 1
@@ -177,7 +194,9 @@ def answer():
     top = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
     fullest = sorted(per_module.items(), key=lambda item: (-item[1], item[0]))
     where = ", ".join(f"{module} ({count})" for module, count in fullest[:3])
-    summary = f"{len(admissions):,} comments in {len(scanned):,} files have words that admit something is wrong."
+    summary = (
+        f"{len(admissions):,} comments in {len(scanned):,} files have words that admit something is wrong."
+    )
     if admissions:
         summary += f" Most are in {where}."
     if findings:

@@ -103,7 +103,9 @@ def stem(word):
 
 asked = [word for word in re.findall(r"[^\W_]{3,}", subject.lower()) if word not in SMALL]
 extra = [word.strip().lower() for word in str(params.get("also") or "").split(",") if word.strip()]
-synonyms = [synonym for word in asked for synonym in SYNONYMS.get(word, SYNONYMS.get(word.removesuffix("s"), []))]
+synonyms = [
+    synonym for word in asked for synonym in SYNONYMS.get(word, SYNONYMS.get(word.removesuffix("s"), []))
+]
 stems = list(dict.fromkeys(stem(word) for word in [*asked, *extra, *synonyms]))[:24]
 print(f"looking for {', '.join(stems) or 'nothing: the subject has no words to look for'}")
 
@@ -124,7 +126,6 @@ for word in stems:
                 words_at[document.name, hit.line].add(word)
                 found += 1
     counts[word] = found
-
 
 
 def continues(passage, name, line):
@@ -189,8 +190,14 @@ def spend(wanted):
 def answer():
     dated = sorted((r for r in relevant if r.get("date")), key=lambda r: (r["date"], r["citation"]))
     undated = [r for r in relevant if not r.get("date")]
-    summary = f"{len(relevant)} of {examined} passages read are about {subject!r}" if subject else "No subject was given"
-    summary += f"; {len(passages):,} share words with it." if passages else "; no passage shares words with it."
+    summary = (
+        f"{len(relevant)} of {examined} passages read are about {subject!r}"
+        if subject
+        else "No subject was given"
+    )
+    summary += (
+        f"; {len(passages):,} share words with it." if passages else "; no passage shares words with it."
+    )
     if dated:
         summary += f" {len(dated)} are dated, from {dated[0]['date']} to {dated[-1]['date']}."
     return {
@@ -205,7 +212,9 @@ def answer():
 
 
 def is_in(day, passage):
-    return str(day.year) in passage or re.search(rf"\b\d{{1,2}}[./]\d{{1,2}}[./]{day.year % 100:02}\b", passage)
+    return str(day.year) in passage or re.search(
+        rf"\b\d{{1,2}}[./]\d{{1,2}}[./]{day.year % 100:02}\b", passage
+    )
 
 
 try:
@@ -213,7 +222,9 @@ try:
         rows = candidates[start : start + 8]
         rows = rows[: spend(len(rows))]
         found = []
-        results = predict_batch(RELEVANT, [{"passage": row["passage"], "topic": subject} for row in rows], instructions=IS_IT)
+        results = predict_batch(
+            RELEVANT, [{"passage": row["passage"], "topic": subject} for row in rows], instructions=IS_IT
+        )
         for row, result in zip(rows, results):
             examined += result.ok
             if result.ok and result.related == "yes":
@@ -221,7 +232,9 @@ try:
         relevant += found
         with_year = [row for row in found if A_YEAR.search(row["passage"])]
         with_year = with_year[: spend(len(with_year))] if with_year else []
-        results = predict_batch(DATED, [{"passage": row["passage"], "subject": subject} for row in with_year], instructions=WHEN)
+        results = predict_batch(
+            DATED, [{"passage": row["passage"], "subject": subject} for row in with_year], instructions=WHEN
+        )
         for row, result in zip(with_year, results):
             day = result.happened_on if result.ok else None
             if hasattr(day, "year") and is_in(day, row["passage"]):

@@ -79,14 +79,23 @@ TROUBLE = (
 )
 LEVELS = [
     ("fatal", re.compile(r"fatal|critical|panic|emerg|alert|segfault", re.IGNORECASE)),
-    ("error", re.compile(r"error|\berr\b|severe|exception|traceback|fail|corrupt|abort|out of memory|no space left", re.IGNORECASE)),
+    (
+        "error",
+        re.compile(
+            r"error|\berr\b|severe|exception|traceback|fail|corrupt|abort|out of memory|no space left",
+            re.IGNORECASE,
+        ),
+    ),
     ("warning", re.compile(r"warn|refused|denied|time[d-]? ?out|unreachable", re.IGNORECASE)),
 ]
 
 
 def level_of(line):
     """The level that the line states in capitals near its beginning, else the one its words suggest."""
-    stated = re.search(r"\b(FATAL|CRITICAL|PANIC|EMERG|ALERT|ERROR|ERR|SEVERE|WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE)\b", line[:120])
+    stated = re.search(
+        r"\b(FATAL|CRITICAL|PANIC|EMERG|ALERT|ERROR|ERR|SEVERE|WARN(?:ING)?|INFO|DEBUG|NOTICE|TRACE)\b",
+        line[:120],
+    )
     if stated and stated[1] in ("INFO", "DEBUG", "NOTICE", "TRACE"):
         return "info"
     return next((name for name, words in LEVELS if words.search(stated[1] if stated else line)), "info")
@@ -128,7 +137,11 @@ def time_of(line):
     for pattern, form in TIMES:
         found = pattern.search(line[:200])
         if found:
-            text, form = (" ".join(found.groups()), form) if "%Y" in form else ("2000 " + " ".join(found.groups()), "%Y " + form)
+            text, form = (
+                (" ".join(found.groups()), form)
+                if "%Y" in form
+                else ("2000 " + " ".join(found.groups()), "%Y " + form)
+            )
             try:
                 return datetime.strptime(text, form)
             except ValueError:
@@ -163,17 +176,19 @@ RANK = {"fatal": 0, "error": 1, "warning": 2}
 by_weight = sorted(groups, key=lambda shape: (RANK[groups[shape]["level"]], -groups[shape]["count"], shape))
 frequent = by_weight[: limit - limit // 3]
 rest = [shape for shape in by_weight if shape not in frequent]
-rare = sorted(rest, key=lambda shape: (RANK[groups[shape]["level"]], groups[shape]["count"], shape))[: limit - len(frequent)]
+rare = sorted(rest, key=lambda shape: (RANK[groups[shape]["level"]], groups[shape]["count"], shape))[
+    : limit - len(frequent)
+]
 chosen = frequent + rare
 for shape in chosen[:10]:
     print(f"{groups[shape]['count']:7,} {groups[shape]['level']:8} {shape[:110]}")
 
 # %% Have the model name the subsystem, eight shapes at a time
 # One closed label a call: a small model is good at that, and says how sure it is. The severity follows from the level.
-SIGNATURE = "line -> subsystem: Literal['network', 'disk', 'memory', 'database', 'authentication', 'application']"
-INSTRUCTIONS = (
-    "Classify the log line by the subsystem it is about: network, disk, memory, database, authentication, or application."
+SIGNATURE = (
+    "line -> subsystem: Literal['network', 'disk', 'memory', 'database', 'authentication', 'application']"
 )
+INSTRUCTIONS = "Classify the log line by the subsystem it is about: network, disk, memory, database, authentication, or application."
 SEVERITY = {"fatal": "high", "error": "medium", "warning": "low"}
 
 
@@ -188,7 +203,13 @@ def timeline():
     if not times:
         return []
     first, last = min(times), max(times)
-    steps = [timedelta(minutes=1), timedelta(minutes=10), timedelta(hours=1), timedelta(days=1), timedelta(days=30)]
+    steps = [
+        timedelta(minutes=1),
+        timedelta(minutes=10),
+        timedelta(hours=1),
+        timedelta(days=1),
+        timedelta(days=30),
+    ]
     step = next((s for s in steps if (last - first) / s < 48), timedelta(days=365))
     origin = first.replace(hour=0, minute=0)
     buckets = Counter()
@@ -250,7 +271,9 @@ if left is not None:
 for start in range(0, len(chosen), 8):
     rows = chosen[start : start + 8]
     try:
-        results = predict_batch(SIGNATURE, [groups[shape]["sample"] for shape in rows], instructions=INSTRUCTIONS)
+        results = predict_batch(
+            SIGNATURE, [groups[shape]["sample"] for shape in rows], instructions=INSTRUCTIONS
+        )
     except BudgetExceeded as refusal:
         print(f"stopped early: {refusal}")
         break

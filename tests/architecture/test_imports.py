@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "controlplane.errors": (),
     "controlplane.views": ("rlm_worker.contracts",),
     "controlplane.notice": (),
+    "controlplane.schemas": ("controlplane.errors", "rlm_worker.contracts"),
     "controlplane.crashpoints": (),
     "controlplane.config": ("controlplane.errors",),
     "controlplane.domain": (
@@ -33,6 +34,7 @@ MAY_IMPORT = {
         "controlplane.errors",
         "controlplane.views",
         "controlplane.crashpoints",
+        "controlplane.schemas",
         "rlm_worker.contracts",
     ),
     "controlplane.watchdogs": (

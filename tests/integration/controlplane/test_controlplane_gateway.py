@@ -516,3 +516,11 @@ def test_a_change_behind_our_back_is_found_and_named(app, hands, place, change):
 
     with pytest.raises(Tampered, match=place):
         verify(app, view)
+
+
+def test_a_schema_that_points_outside_itself_is_refused_and_nothing_is_fetched(app, tmp_path):
+    (tmp_path / "other.json").write_text('{"type": "string"}')
+    schema = {"type": "object", "properties": {"a": {"$ref": f"file://{tmp_path}/other.json"}}}
+
+    with pytest.raises(InvalidRequest, match="inside the schema"):
+        app.submit(a_request(output_schema=schema))

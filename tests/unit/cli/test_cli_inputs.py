@@ -98,7 +98,7 @@ def test_a_schema_file_is_read_and_checked(tmp_path):
     assert output_schema(str(good), playbook=None)["properties"] == {"n": {"type": "integer"}}
     with pytest.raises(Refusal, match="must be an object"):
         output_schema(str(scalar), playbook=None)
-    with pytest.raises(Refusal, match="not a JSON Schema"):
+    with pytest.raises(Refusal, match="not a usable JSON Schema"):
         output_schema(str(wrong), playbook=None)
 
 

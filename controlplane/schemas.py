@@ -1,0 +1,20 @@
+"""Output schemas as the control plane checks them: nothing outside the schema is ever fetched."""
+
+from typing import Any
+
+import jsonschema_rs
+
+from controlplane.errors import InvalidRequest
+from rlm_worker.contracts import JsonObject
+
+
+def _refuse(address: str) -> Any:
+    raise ValueError(f"references may only point inside the schema, not to {address}")
+
+
+def checker(schema: JsonObject) -> Any:
+    """A validator of this schema. Following a reference would let whoever wrote it choose what we fetch."""
+    try:
+        return jsonschema_rs.validator_for(schema, retriever=_refuse)
+    except (ValueError, jsonschema_rs.ValidationError) as error:
+        raise InvalidRequest(f"not a usable JSON Schema: {str(error).splitlines()[0]}") from error
