@@ -22,8 +22,10 @@ def worker_that(done: threading.Semaphore, worked: list[str]):
     def make_run(app, worker_id):
         def run(job_id, generation):
             Hands(gateway=app.gateway(), job_id=job_id, generation=generation, worker_id=worker_id).work()
-            worked.append(job_id)
-            done.release()
+            # A doubled wake-up is refused while the first is at work: only the end of the job counts.
+            if app.job(job_id).is_terminal:
+                worked.append(job_id)
+                done.release()
 
         return run
 
@@ -37,7 +39,8 @@ def test_submitted_jobs_are_worked_on(app):
 
     with EmbeddedRuntime(app, make_run=worker_that(done, worked)):
         after = app.submit(a_request())
-        assert all(done.acquire(timeout=10) for _ in range(2))
+        while {before.job_id, after.job_id} != set(worked):
+            assert done.acquire(timeout=10)
 
     assert {before.job_id, after.job_id} <= set(worked)
     assert {view.state for view in app.jobs()} == {"succeeded"}

@@ -339,14 +339,14 @@ def test_a_guest_that_breaks_the_rules_ends_in_a_labelled_outcome(in_box, code, 
 
 
 def test_a_guest_that_ends_its_cell_early_only_harms_itself(in_box):
-    """A forged end is the code's own; what it still does belongs to no cell."""
+    """A forged end is the code's own; what it still prints may stand in the next cell of the same session, nowhere else."""
 
     async def story(box):
         done = "{'t': 'done', 'cell': 1, 'outcome': 'ok', 'error': None, 'cpu_ms': 0, 'memory_bytes': 0}"
         finished = await box.run(f"{FORGE}\nforge({done})\nprint('late')\nfor i in range(5): forge({done})")
 
         assert finished.outcome == "ok"
-        assert await box.value("'next'") == "'next'"
+        assert await box.value("'next'") in ("'next'", "late\n'next'")
 
     in_box(story)
 
