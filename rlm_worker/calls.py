@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from rlm_worker.contracts import JsonObject, canonical
 from rlm_worker.contracts.signature import Signature, SignatureError
 from rlm_worker.errors import BadCall
+from rlm_worker.prompts import describe_fields
 from rlm_worker.schemas import SchemaRefused, Shape, shape_of
 
 #: Enough for the labels, numbers and dates of a closed type.
@@ -25,6 +26,8 @@ class Call:
     signature: JsonValue
     schema: JsonObject
     shape: Shape
+    #: The answer's fields in words, for the prompt.
+    fields: str
     inputs: JsonObject
     instructions: str
     model: str
@@ -47,6 +50,7 @@ def read_calls(payload: JsonObject, *, rows: Sequence[JsonValue], models: tuple[
         raise BadCall(f"this job may use {', '.join(models)} for predict(), not {model!r}: leave model out")
     shape, asked = shape_of(schema), canonical(schema)
     told = b",".join([canonical(instructions), canonical(model)])
+    fields = describe_fields(schema)
     tokens = _CLOSED_TOKENS if _is_closed(schema) else _OPEN_TOKENS
     return [
         Call(
@@ -55,6 +59,7 @@ def read_calls(payload: JsonObject, *, rows: Sequence[JsonValue], models: tuple[
             signature=signature,
             schema=schema,
             shape=shape,
+            fields=fields,
             inputs=inputs,
             instructions=instructions,
             model=model,

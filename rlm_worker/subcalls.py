@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -211,9 +212,7 @@ class Subcalls:
             raise NotAsked(str(error)) from error
 
     def _hold(self, call: Call, model: Model) -> _Pending:
-        messages = predict_messages(
-            output_schema=call.schema, inputs=call.inputs, instructions=call.instructions
-        )
+        messages = predict_messages(fields=call.fields, inputs=call.inputs, instructions=call.instructions)
         guess = model.estimate(messages, max_output_tokens=call.max_output_tokens, schema=call.schema)
         repairs = self._bench.settings.repairs
         ordinal = self._bench.journal.take_ordinal()
@@ -300,7 +299,8 @@ def _groups(calls: Sequence[Call], size: int) -> Iterator[Sequence[Call]]:
 
 def _started(at: Execution, pending: _Pending) -> SubcallStarted:
     call = pending.call
-    return SubcallStarted(
+    # Not validated again: every part was read and checked before it was held, a thousand times a batch.
+    return SubcallStarted.model_construct(
         node=at.node,
         iteration=at.iteration,
         ordinal=pending.ordinal,
@@ -313,18 +313,16 @@ def _started(at: Execution, pending: _Pending) -> SubcallStarted:
     )
 
 
-def _finished(at: Execution, pending: _Pending, *, spend: Spend, **said: object) -> SubcallFinished:
-    fields = {"ok": "value" in said, **said}
-    return SubcallFinished.model_validate(
-        {
-            "node": at.node,
-            "iteration": at.iteration,
-            "ordinal": pending.ordinal,
-            "key": pending.call.key,
-            "model": pending.call.model,
-            "spend": spend,
-            **fields,
-        }
+def _finished(at: Execution, pending: _Pending, *, spend: Spend, **said: Any) -> SubcallFinished:
+    return SubcallFinished.model_construct(
+        node=at.node,
+        iteration=at.iteration,
+        ordinal=pending.ordinal,
+        key=pending.call.key,
+        model=pending.call.model,
+        ok="value" in said,
+        spend=spend,
+        **said,
     )
 
 

@@ -190,14 +190,16 @@ def test_a_schema_without_properties_is_shown_as_it_is():
 
 
 def test_the_inputs_of_a_predict_come_last_and_are_bounded():
-    messages = predict_messages(output_schema=SCHEMA, inputs={"text": "x" * 100_000, "n": 1}, instructions="")
+    messages = predict_messages(
+        fields=describe_fields(SCHEMA), inputs={"text": "x" * 100_000, "n": 1}, instructions=""
+    )
 
     assert messages[-1].content.endswith("Input n: 1")
     assert len(messages[-1].content) < 25_000
 
 
 def test_a_repair_shows_the_wrong_answer_and_what_is_wrong():
-    asked = predict_messages(output_schema=SCHEMA, inputs={"t": "x"}, instructions="Do.")
+    asked = predict_messages(fields=describe_fields(SCHEMA), inputs={"t": "x"}, instructions="Do.")
 
     again = repair_messages(asked, answer="{}", mistakes=("the answer: needs answer",))
 
