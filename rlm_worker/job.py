@@ -27,12 +27,14 @@ from rlm_worker.contracts.job import ModelDriver
 from rlm_worker.contracts.trace import (
     GENESIS,
     AttemptStarted,
+    CellFinished,
     EvidenceSealed,
     ModelAnswered,
     StopObserved,
     StopVerified,
     SubcallLost,
     SubcallStarted,
+    TraceEvent,
     check_link,
 )
 from rlm_worker.crashpoints import crash_here
@@ -103,6 +105,7 @@ class Attempt:
         self._parts = parts
         self._orders = orders
         self._journal = Journal()
+        self._first_cell_ran = asyncio.Event()
         self._meter = Meter(
             self._spec.budget,
             already_ms=claimed.spent_wall_time_ms,
@@ -114,7 +117,7 @@ class Attempt:
             fence=claimed.lease.fence,
             events=claimed.trace_events,
             head=claimed.trace_head,
-            observe=self._journal.fold,
+            observe=self._observe,
             patience_seconds=claimed.lease.ttl_ms / 1000,
         )
         self._bench = Workbench(
@@ -145,6 +148,11 @@ class Attempt:
     def fence(self) -> None:
         """Kill what runs, from any thread: the lease is lost, and the event loop may be the thing that is stuck."""
         self._bench.kill_now()
+
+    def _observe(self, event: TraceEvent) -> None:
+        self._journal.fold(event)
+        if isinstance(event, CellFinished):
+            self._first_cell_ran.set()
 
     async def _take_up(self) -> None:
         """Read what earlier attempts recorded; charge the calls whose outcome died with them."""
@@ -201,7 +209,8 @@ class Attempt:
         return Stopped(wanted, order.reason) if submitted is None else Submitted(submitted)
 
     async def _seal(self, enough: threading.Event) -> None:
-        """Take the evidence's content digests while the job runs, so that its start does not wait for them."""
+        """Take the evidence's content digests while the job runs; after the first cell, whose start they would slow."""
+        await self._first_cell_ran.wait()
         keeper = self._parts.evidence
         for ref in self._spec.input_artifacts:
             if keeper is None or ref.name in self._journal.sealed:
@@ -214,6 +223,7 @@ class Attempt:
 
     async def _sealed(self, sealing: "asyncio.Task[None]") -> str:
         """Wait for the digests while there is time and no order. The answer is not lost with them; returns what to say."""
+        self._first_cell_ran.set()
         waiting: set[asyncio.Future[Any]] = {sealing, self._orders.stop, self._orders.lost}
         seconds = max(0.0, self._meter.seconds_left())
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
