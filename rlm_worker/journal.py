@@ -7,6 +7,7 @@ from rlm_worker.contracts import JsonObject
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
     AttemptStarted,
+    BudgetExhausted,
     CellFinished,
     CellProposed,
     CellRejected,
@@ -56,6 +57,9 @@ class NodeJournal:
     draft: JsonObject | None = None
     submitted: JsonObject | None = None
     submitted_at: int | None = None
+    #: The limit that was met, and the last iteration before it.
+    exhausted: BudgetExhausted | None = None
+    exhausted_after: int = 0
 
     def at(self, iteration: int) -> Recorded:
         return self.iterations.setdefault(iteration, Recorded(iteration))
@@ -105,6 +109,9 @@ class Journal:
                 self._fold_answer(event)
             case CellProposed() | CellRejected() | CellFinished():
                 self._fold_cell(event)
+            case BudgetExhausted():
+                node = self.nodes[event.node]
+                node.exhausted, node.exhausted_after = event, node.last
             case _:
                 self._fold_other(event)
 

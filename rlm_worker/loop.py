@@ -50,7 +50,7 @@ class Repl:
         self.host = HostCalls(bench, spec, meter=meter, ask_child=children.ask)
         self._session: sandbox.Session | None = None
         self._history: list[Step] = []
-        self._closing: Exhausted | None = None
+        self._closing: Exhausted | None = self._recall_limit()
 
     async def run(self) -> Ending:
         """Work until an ending. The sandbox is gone when this returns."""
@@ -58,7 +58,7 @@ class Repl:
             ending = await self._within_limits()
             if not isinstance(ending, Submitted):
                 ending = await self._unless_submitted(ending)
-            if isinstance(ending, Exhausted):
+            if isinstance(ending, Exhausted) and self._journal.exhausted is None:
                 await self._record_exhausted(ending)
             return ending
         finally:
@@ -85,6 +85,8 @@ class Repl:
     async def _until_ended(self) -> Ending:
         if self._journal.submitted is not None:
             return Submitted(self._journal.submitted)
+        if self._closing is not None and self._has_closed():
+            return self._closing
         await self._open("resume" if self._journal.iterations else "start")
         while True:
             ending = await self._iterate(len(self._history) + 1)
@@ -112,7 +114,7 @@ class Repl:
         except BudgetExceeded as refusal:
             if self._closing is not None:
                 raise
-            self._begin_closing(_exhausted_by(refusal))
+            await self._begin_closing(_exhausted_by(refusal))
             self._seen = self._view(self._seen.iteration)
             return await self._driver.next(self._seen)
 
@@ -189,7 +191,7 @@ class Repl:
             return self._playbook_error(cell)
         if is_budget:
             refusal = self.host.last_refusal
-            self._begin_closing(_exhausted_by(refusal) if refusal else Exhausted("subcalls", "?", "?"))
+            await self._begin_closing(_exhausted_by(refusal) if refusal else Exhausted("subcalls", "?", "?"))
         elif self._repeats_itself():
             detail = (
                 f"{self.bench.settings.repeated_failures} identical failing cells in a row: {cell.error_type}"
@@ -236,9 +238,23 @@ class Repl:
     def _memory_limit(self) -> int:
         return min(self.spec.sandbox_policy.memory_bytes, self.meter.budget.max_sandbox_memory_bytes)
 
-    def _begin_closing(self, exhausted: Exhausted) -> None:
+    async def _begin_closing(self, exhausted: Exhausted) -> None:
+        """One more turn, to SUBMIT. It is recorded that this is the last one, so that a crash does not give another."""
+        await self._record_exhausted(exhausted)
         self._closing = exhausted
         self.meter.open_reserve()
+
+    def _recall_limit(self) -> Exhausted | None:
+        met = self._journal.exhausted
+        if met is None:
+            return None
+        self.meter.open_reserve()
+        return Exhausted(met.dimension, met.limit, met.spent, met.detail)
+
+    def _has_closed(self) -> bool:
+        """Whether the closing turn is over, or there is none: only a model gets one."""
+        closed = self._journal.iterations.get(self._journal.exhausted_after + 1)
+        return self._driver.kind != "model" or (closed is not None and closed.finished is not None)
 
     async def _record_exhausted(self, ending: Exhausted) -> None:
         await self.bench.writer.write(

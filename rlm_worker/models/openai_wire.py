@@ -16,7 +16,7 @@ from rlm_worker.models.errors import Malformed, ModelError, Refused, UnknownMode
 from rlm_worker.models.failures import error_for_status, excerpt
 from rlm_worker.models.http1 import CannotConnect, ConnectionBroke, HttpError, Origin, Pool, Response
 from rlm_worker.models.port import Completion, Estimate, JsonObject, Message, TokenUsage, input_token_bound
-from rlm_worker.models.prices import Price
+from rlm_worker.models.prices import Price, estimate
 
 TOP_LOGPROBS = 20  # the most that servers in use give
 
@@ -88,9 +88,7 @@ class WireModel:
     def estimate(
         self, messages: Sequence[Message], *, max_output_tokens: int, schema: JsonObject | None = None
     ) -> Estimate:
-        asked = input_token_bound(messages, schema_bytes=len(to_json(schema)) if schema else 0)
-        cost = self._price.cost(TokenUsage(input_tokens=asked, output_tokens=max_output_tokens))
-        return Estimate(input_tokens=asked, output_tokens=max_output_tokens, cost_usd=cost)
+        return estimate(self._price, messages, max_output_tokens=max_output_tokens, schema=schema)
 
     async def complete(
         self,

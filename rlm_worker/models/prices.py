@@ -1,10 +1,13 @@
 """What a call costs: nothing on this machine, a price set by hand, or the genai-prices list. Unknown stays unknown."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from decimal import Decimal
 from typing import Protocol
 
-from rlm_worker.models.port import TokenUsage
+from pydantic_core import to_json
+
+from rlm_worker.models.port import Estimate, JsonObject, Message, TokenUsage, input_token_bound
 from rlm_worker.models.settings import PricePerMillion
 
 
@@ -65,3 +68,12 @@ class Listed:
             with suppress(LookupError, ValueError):
                 return calc_price(tokens, self._model, provider_id=self._provider_id).total_price
         return None
+
+
+def estimate(
+    price: Price, messages: Sequence[Message], *, max_output_tokens: int, schema: JsonObject | None
+) -> Estimate:
+    """An upper guess of what a call will use and cost, whichever client makes it."""
+    asked = input_token_bound(messages, schema_bytes=len(to_json(schema)) if schema else 0)
+    cost = price.cost(TokenUsage(input_tokens=asked, output_tokens=max_output_tokens))
+    return Estimate(input_tokens=asked, output_tokens=max_output_tokens, cost_usd=cost)

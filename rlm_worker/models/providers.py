@@ -41,8 +41,8 @@ from rlm_worker.models.errors import (
 )
 from rlm_worker.models.failures import error_for_status, excerpt
 from rlm_worker.models.openai_wire import TOP_LOGPROBS, parse_endpoint
-from rlm_worker.models.port import Completion, Estimate, JsonObject, Message, TokenUsage, input_token_bound
-from rlm_worker.models.prices import Listed, Price, SetByHand
+from rlm_worker.models.port import Completion, Estimate, JsonObject, Message, TokenUsage
+from rlm_worker.models.prices import Listed, Price, SetByHand, estimate
 from rlm_worker.models.settings import ModelSettings
 
 # Extras of the custody distribution, by provider; the others come with pydantic-ai's own extras.
@@ -111,9 +111,7 @@ class DirectModel:
     def estimate(
         self, messages: Sequence[Message], *, max_output_tokens: int, schema: JsonObject | None = None
     ) -> Estimate:
-        asked = input_token_bound(messages, schema_bytes=len(to_json(schema)) if schema else 0)
-        cost = self._price.cost(TokenUsage(input_tokens=asked, output_tokens=max_output_tokens))
-        return Estimate(input_tokens=asked, output_tokens=max_output_tokens, cost_usd=cost)
+        return estimate(self._price, messages, max_output_tokens=max_output_tokens, schema=schema)
 
     async def complete(
         self,

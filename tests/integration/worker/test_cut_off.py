@@ -190,3 +190,21 @@ def test_a_child_that_is_resumed_keeps_the_budget_it_was_given():
     assert len(child) == 4
     assert len({event.node for event in child}) == 1
     assert kinds(gateway).count("child_started") >= 1
+
+
+def test_a_crash_in_the_closing_turn_gives_no_further_turn():
+    over = "[predict('n: int -> label: Literal[\"x\"]', n=i) for i in range(99)]"
+    last = "import time; time.sleep(1)\nSUBMIT(answer='closed')"
+    with ScriptedModel(cells(over, last, "x = 1", "x = 2")) as model:
+        gateway = MemoryGateway(a_spec(model=model.url, budget=Budget(max_subcalls=3)))
+        running = start(gateway)
+        wait_for(lambda: kinds(gateway).count("cell_proposed") == 2)
+        gateway.expire()
+        running.join(10)
+        attempt(gateway)
+        turns = sum("json_schema" not in str(request) for request in model.requests)
+
+    ran = Ran(gateway)
+    assert (ran.result.status, ran.result.limit, ran.output) == ("partial", "subcalls", {"answer": "closed"})
+    assert turns == 2
+    assert kinds(gateway).count("budget_exhausted") == 1
