@@ -14,6 +14,9 @@ from controlplane.cli.safe import clipped, printable
 from controlplane.views import JobView, StopView
 from rlm_worker.contracts.result import CitationReport, JobResult, Usage
 
+#: More columns than this do not fit a screen as a table.
+_MOST_COLUMNS = 7
+_SHORT = 28
 _SHOWN_ITEMS = 25
 _CELL_WIDTH = 160
 #: Words at most this long, such as citations, are not broken over lines.
@@ -72,7 +75,7 @@ def fields_table(fields: dict[str, Any]) -> RenderableType:
     plain.add_column(overflow="fold")
     for name, value in fields.items():
         if _is_rows(value):
-            parts.append(_rows_table(name, value))
+            parts.append(_rows(name, value))
         else:
             plain.add_row(Text(printable(name)), _value(value))
     return Group(*([plain] if plain.row_count else []), *parts)
@@ -82,10 +85,32 @@ def _is_rows(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
-def _rows_table(name: str, rows: list[dict[str, Any]]) -> Table:
+def _rows(name: str, rows: list[dict[str, Any]]) -> RenderableType:
     columns = list(dict.fromkeys(key for row in rows for key in row))
+    title = Text(f"{printable(name)} ({counted(len(rows), 'row')})", style="bold")
+    return _cards(title, rows) if len(columns) > _MOST_COLUMNS else _rows_table(title, rows, columns)
+
+
+def _cards(title: Text, rows: list[dict[str, Any]]) -> RenderableType:
+    """Rows with too many fields for the width of a screen: one block each, short fields side by side."""
+    shown: list[RenderableType] = [title]
+    for number, row in enumerate(rows[:_SHOWN_ITEMS], start=1):
+        texts = {printable(name): _cell(value) for name, value in row.items()}
+        short = [f"{name} {text}" for name, text in texts.items() if len(text) <= _SHORT]
+        card = Table.grid(padding=(0, 2))
+        card.add_row(Text(f"{number}", style="bold"), Text(" · ".join(short)))
+        for name, text in texts.items():
+            if len(text) > _SHORT:
+                card.add_row("", Text.assemble((f"{name}  ", "dim"), text, overflow="fold"))
+        shown.append(card)
+    if len(rows) > _SHOWN_ITEMS:
+        shown.append(Text(f"… {len(rows) - _SHOWN_ITEMS} more rows: see --json", style="dim"))
+    return Group(*shown)
+
+
+def _rows_table(title: Text, rows: list[dict[str, Any]], columns: list[str]) -> Table:
     table = Table(
-        title=Text(f"{printable(name)} ({counted(len(rows), 'row')})", style="bold"),
+        title=title,
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,

@@ -29,7 +29,9 @@ def operator() -> str:
 
 @click.command()
 @job_argument
-@click.option("--kill", is_flag=True, help="Order a kill; both end the work at once, and the record says which.")
+@click.option(
+    "--kill", is_flag=True, help="Order a kill; both end the work at once, and the record says which."
+)
 @click.option("--reason", default="", help="Why; kept with the order.")
 @click.option("--timeout", "seconds", default=60.0, show_default=True, help="Seconds to wait for the proof.")
 @json_flag

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console, RenderableType
 
-from controlplane.cli.answer import facts, render_end, stop_line, usage_line
+from controlplane.cli.answer import facts, fields_table, render_end, stop_line, usage_line
 from controlplane.cli.events import observation_of, summary
 from controlplane.cli.jobs import about
 from controlplane.cli.live import gauges, render
@@ -311,3 +311,13 @@ def test_usage_says_what_the_journal_saved():
     usage = golden.USAGE.model_copy(update={"answered_from_journal": 7})
 
     assert "7 answered from the journal" in usage_line(usage)
+
+
+def test_rows_with_many_fields_are_shown_as_blocks_and_nothing_is_left_out():
+    row = {f"field{i}": i for i in range(9)} | {"text": "long " * 20}
+
+    shown = _text(fields_table({"groups": [row, row]}), width=100)
+
+    assert "groups (2 rows)" in shown
+    assert all(shown.count(f"field{i} {i}") == 2 for i in range(9))
+    assert shown.count("long") == 40
