@@ -79,6 +79,10 @@ class App:
     def jobs(self, *, limit: int = 50, state: str | None = None, before: str | None = None) -> list[JobView]:
         return queries.jobs(self.desk, limit=limit, state=state, before=before)
 
+    def is_abandoned(self, view: JobView) -> bool:
+        """Whether the process that holds a job is provably gone."""
+        return view.lease is not None and self.desk.is_gone(view.lease.worker_id)
+
     def trace(self, job_id: str, *, after: int = 0, limit: int = 1_000) -> list[TraceRecord]:
         return queries.trace(self.desk, job_id, after=after, limit=limit)
 

@@ -163,6 +163,10 @@ class Traces(Protocol):
 
     def read(self, job_id: str, *, after: int, limit: int) -> list[TraceRecord]: ...
 
+    def last(self, job_id: str, *, kind: str) -> TraceRecord | None:
+        """The newest event of a kind."""
+        ...
+
     def checked(self, job_id: str) -> Iterator[TraceRecord]:
         """Whole trace, read so that a changed byte of the stored text raises Tampered."""
         ...

@@ -168,6 +168,16 @@ class SqlTraces:
     def read(self, job_id: str, *, after: int, limit: int) -> list[TraceRecord]:
         return [_to_record(found) for found in self._page(job_id, after=after, limit=limit)]
 
+    def last(self, job_id: str, *, kind: str) -> TraceRecord | None:
+        query = (
+            sa.select(_TRACE)
+            .where(_TRACE.c.job_id == job_id, _TRACE.c.kind == kind)
+            .order_by(_TRACE.c.seq.desc())
+            .limit(1)
+        )
+        found = self._connection.execute(query).mappings().first()
+        return None if found is None else _to_record(found)
+
     def checked(self, job_id: str) -> Iterator[TraceRecord]:
         after = 0
         while page := self._page(job_id, after=after, limit=_PAGE):

@@ -3,7 +3,7 @@
 from typing import Any
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
@@ -14,8 +14,8 @@ from controlplane.cli.safe import clipped, printable
 from controlplane.views import JobView, StopView
 from rlm_worker.contracts.result import CitationReport, JobResult, Usage
 
-#: More columns than this do not fit a screen as a table.
-_MOST_COLUMNS = 7
+#: A column of sentences is readable when it is at least this wide.
+_READABLE = 40
 _SHORT = 28
 _SHOWN_ITEMS = 25
 _CELL_WIDTH = 160
@@ -75,7 +75,7 @@ def fields_table(fields: dict[str, Any]) -> RenderableType:
     plain.add_column(overflow="fold")
     for name, value in fields.items():
         if _is_rows(value):
-            parts.append(_rows(name, value))
+            parts.append(_Rows(name, value))
         else:
             plain.add_row(Text(printable(name)), _value(value))
     return Group(*([plain] if plain.row_count else []), *parts)
@@ -85,10 +85,26 @@ def _is_rows(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(item, dict) for item in value)
 
 
-def _rows(name: str, rows: list[dict[str, Any]]) -> RenderableType:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    title = Text(f"{printable(name)} ({counted(len(rows), 'row')})", style="bold")
-    return _cards(title, rows) if len(columns) > _MOST_COLUMNS else _rows_table(title, rows, columns)
+class _Rows:
+    """Rows as a table where all of it fits, else one block a row: nothing is squeezed away or cut."""
+
+    def __init__(self, name: str, rows: list[dict[str, Any]]) -> None:
+        self._title = Text(f"{printable(name)} ({counted(len(rows), 'row')})", style="bold")
+        self._rows = rows
+        self._columns = list(dict.fromkeys(key for row in rows for key in row))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console
+        fits = self._width() <= options.max_width
+        yield _rows_table(self._title, self._rows, self._columns) if fits else _cards(self._title, self._rows)
+
+    def _width(self) -> int:
+        """What the table needs to be read: each column as wide as its longest word, sentences folded."""
+        shown = self._rows[:_SHOWN_ITEMS]
+        return sum(
+            min(_READABLE, max(len(column), *(len(_cell(row.get(column, ""))) for row in shown))) + 3
+            for column in self._columns
+        )
 
 
 def _cards(title: Text, rows: list[dict[str, Any]]) -> RenderableType:

@@ -56,9 +56,9 @@ def _attempt_started(event: t.AttemptStarted) -> str:
 def _cell_finished(event: t.CellFinished) -> str:
     error = f": {event.error_type}: {event.error_message}" if event.error_type else ""
     lost = ", state lost" if event.state_lost else ""
-    return one_line(
-        f"cell {event.iteration} {event.outcome}{lost} ({duration(event.cpu_ms)} CPU){error}", width=140
-    )
+    # Of a cell that was killed nobody knows it.
+    cpu = f" ({duration(event.cpu_ms)} CPU)" if event.cpu_ms or not event.state_lost else ""
+    return one_line(f"cell {event.iteration} {event.outcome}{lost}{cpu}{error}", width=140)
 
 
 def _subcall_started(event: t.SubcallStarted) -> str:

@@ -67,6 +67,8 @@ def resolve(typed: Typed, *, settings: Settings) -> Resolved:
         params=_params(typed.params, playbook=playbook),
         labels=parse_labels(typed.labels),
     )
+    if typed.playbook is not None and typed.playbook.isidentifier() and not paths:
+        raise Refusal(f"the playbook {typed.playbook} reads evidence: name a file or a folder with -e PATH.")
     return Resolved(request=request, paths=paths)
 
 

@@ -24,6 +24,12 @@ _STYLES = {
 }
 
 
+_FIGURES = ("driver", "subcalls", "tokens", "cost", "answer")
+_WIDTHS = {"job": 24, "state": 11}
+#: Columns from which on the figures have room.
+_WIDE = 140
+
+
 @click.command()
 @click.option("--limit", "-n", default=20, show_default=True, type=click.IntRange(1, 1000), metavar="N")
 @json_flag
@@ -43,33 +49,40 @@ def jobs(*, limit: int, as_json: bool, home: str | None) -> None:
     if not views:
         console.print("No jobs yet. Try: custody demo", markup=False, highlight=False)
         return
-    console.print(jobs_table(views))
+    console.print(jobs_table(views, width=console.width))
     if more:
         console.print(f"… there are more: custody jobs -n {limit * 5}", markup=False, highlight=False)
 
 
-def jobs_table(views: list[JobView]) -> Table:
-    """Jobs as a table, one a row."""
+def jobs_table(views: list[JobView], *, width: int) -> Table:
+    """Jobs as a table, one a row. On a narrow screen figures give way first; id and state never do."""
+    is_wide = width >= _WIDE
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("job", "state", "question", "driver", "age"):
-        table.add_column(name, no_wrap=name != "question", overflow="ellipsis")
-    for name in ("subcalls", "tokens", "cost"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("answer", no_wrap=True)
+    for name in ("job", "state", "question", "age"):
+        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=_WIDTHS.get(name))
+    for name in _FIGURES if is_wide else ():
+        table.add_column(name, justify="right" if name not in ("driver", "answer") else "left", no_wrap=True)
+    room = max(12, width - 62) if not is_wide else 50
     for view in views:
-        usage = view.usage if view.result is None else view.result.usage
         table.add_row(
             view.job_id,
             Text(view.state, style=_STYLES.get(view.state, "cyan")),
-            Text(one_line(view.spec.task, width=60)),
-            Text(one_line(driver_name(view.spec), width=30)),
+            Text(one_line(view.spec.task, width=room)),
             age(view.created_at),
-            count(usage.subcalls),
-            count(usage.tokens),
-            money(usage.cost_usd),
-            "" if view.result is None else view.result.answered_by,
+            *(_figures(view) if is_wide else ()),
         )
     return table
+
+
+def _figures(view: JobView) -> tuple[Text | str, ...]:
+    usage = view.usage if view.result is None else view.result.usage
+    return (
+        Text(one_line(driver_name(view.spec), width=30)),
+        count(usage.subcalls),
+        count(usage.tokens),
+        money(usage.cost_usd),
+        "" if view.result is None else view.result.answered_by,
+    )
 
 
 @click.command()
@@ -83,6 +96,7 @@ def show(job_id: str, *, as_json: bool, home: str | None) -> None:
     """
     with opened(home) as app:
         view = app.job(job_id)
+        is_abandoned = app.is_abandoned(view)
     if as_json:
         write_json(job_document(view, whole=True))
         return
@@ -92,9 +106,12 @@ def show(job_id: str, *, as_json: bool, home: str | None) -> None:
         console.print(render_end(view))
     else:
         console.print(Group(*(Text(line, style="dim") for line in facts(view))))
-        console.print(
-            f"It has not ended: custody trace {view.job_id} --follow", markup=False, highlight=False
-        )
+        hint = f"It has not ended: custody trace {view.job_id} --follow"
+        if is_abandoned:
+            hint = f"Its worker is gone; go on with it: custody resume {view.job_id}"
+        elif view.state == "queued":
+            hint = "It waits for a worker of this home: custody worker"
+        console.print(hint, markup=False, highlight=False)
 
 
 def about(view: JobView) -> RenderableType:

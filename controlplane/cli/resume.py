@@ -26,6 +26,7 @@ def resume(job_id: str, *, as_json: bool, quiet: bool, home: str | None) -> int:
     with opened(home) as app:
         view = app.job(job_id)
         if view.is_terminal:
+            click.echo(f"Job {view.job_id} has ended, there is nothing to resume. This is how:", err=True)
             show_end(view, manner=manner)
             return exit_of_state(view.state)
         app.resume(view.job_id)

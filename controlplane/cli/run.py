@@ -82,4 +82,5 @@ def submit_and_work(resolved: Resolved, *, home: str | None, manner: Manner, det
             write_json(job_document(view, whole=True))
         else:
             click.echo(view.job_id)
+            click.echo("It waits for a worker of this home: custody worker", err=True)
         return 0

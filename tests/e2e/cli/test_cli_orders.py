@@ -178,3 +178,19 @@ def test_two_presses_kill(custody: Custody):
 
     assert done.code == 130, done.err
     assert custody("show", job_id, "--json").document["state"] == "stopped"
+
+
+def test_a_stop_after_kill_9_keeps_the_draft(custody: Custody):
+    (custody.folder / "book.py").write_text("# %%\nDRAFT(answer='so far')\n# %%\nwhile True: pass\n")
+    process = custody.start("run", "q", "--playbook", "book.py", "--output", "answer: str")
+    job_id = custody.until(lambda: next((job["job_id"] for job in custody.jobs()), None))
+    custody.until(lambda: [e["kind"] for e in custody.events(job_id)].count("cell_proposed") == 2)
+    process.kill()
+    process.wait()
+
+    shown = custody("show", job_id)
+    stopped = custody("stop", job_id, "--json")
+
+    assert f"custody resume {job_id}" in shown.out
+    assert stopped.document["result"]["structured_output"] == {"answer": "so far"}
+    assert stopped.document["result"]["answered_by"] == "draft"

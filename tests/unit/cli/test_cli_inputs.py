@@ -38,6 +38,7 @@ def test_a_playbook_brings_schema_budget_and_parameters():
         Typed(
             question="Why?",
             playbook="audit_comments",
+            evidence=(__file__,),
             params=("limit=3",),
             budget=("subcalls=5,usd=0.10",),
             sub_model=LOCAL,
@@ -100,6 +101,11 @@ def test_a_schema_file_is_read_and_checked(tmp_path):
         output_schema(str(scalar), playbook=None)
     with pytest.raises(Refusal, match="not a usable JSON Schema"):
         output_schema(str(wrong), playbook=None)
+
+
+def test_a_shipped_playbook_without_evidence_is_refused():
+    with pytest.raises(Refusal, match="reads evidence"):
+        resolve(Typed(question="Why?", playbook="log_triage", sub_model=LOCAL))
 
 
 def test_a_playbook_with_a_mistake_names_its_line(tmp_path):
