@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 UV     := $(shell command -v uv 2>/dev/null)
 
-.PHONY: demo test test-slow test-model lint types bench clean lock venv
+.PHONY: demo test test-model lint types bench clean lock venv
 .DEFAULT_GOAL := venv
 
 venv: $(STAMP)
@@ -28,9 +28,6 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
-
-test-slow: $(STAMP)
-	$(BIN)/python -m pytest -m slow --timeout 900
 
 test-model: $(STAMP)
 	$(BIN)/python -m pytest -m model --timeout 1200 -rs
