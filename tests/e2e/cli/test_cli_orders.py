@@ -93,10 +93,11 @@ def test_a_killed_process_leaves_a_job_that_resume_finishes(custody: Custody):
     assert took < 60
 
 
-def test_a_reader_that_goes_away_is_no_error(custody: Custody):
+@pytest.mark.parametrize("words", [("trace", "--json"), ("trace",), ("show",)])
+def test_a_reader_that_goes_away_is_no_error(custody: Custody, words):
     with ScriptedModel(cells("SUBMIT(answer='x', citations=[])")) as model:
         job_id = custody("run", "Q", "-m", model.url, "--json").document["job_id"]
-    reading = custody.start("trace", job_id, "--json")
+    reading = custody.start(*words, job_id)
     assert reading.stdout is not None
     reading.stdout.close()
 
