@@ -122,7 +122,8 @@ class Switchboard:
 
     def _dispatch_next(self) -> None:
         with self._lock:
-            if not self._waiting:
+            # Another thread may have placed a call into the slot that was just freed.
+            if not self._waiting or len(self._pending) - len(self._waiting) >= self._in_flight:
                 return
             frame = self._waiting.popleft()
             try:
