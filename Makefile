@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 UV     := $(shell command -v uv 2>/dev/null)
 
-.PHONY: demo test test-model lint types bench clean lock venv
+.PHONY: demo test test-docker test-model lint types bench clean lock venv
 .DEFAULT_GOAL := venv
 
 venv: $(STAMP)
@@ -28,6 +28,13 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest
+
+# Over runc and gVisor, with the engine that DOCKER_HOST names or one of its own.
+test-docker: $(STAMP)
+	@if [ -n "$$DOCKER_HOST" ]; then exec $(BIN)/python -m pytest -rs tests/integration/sandbox/docker; fi; \
+	export CUSTODY_ENGINE_DIR=$$(mktemp -d /tmp/custody-ci.XXXXXX); trap '.ci/engine stop' EXIT; \
+	DOCKER_HOST=$$(timeout -k 10 1200 .ci/engine start) && export DOCKER_HOST && \
+	$(BIN)/python -m pytest -rs tests/integration/sandbox/docker
 
 test-model: $(STAMP)
 	$(BIN)/python -m pytest -m model --timeout 1200 -rs

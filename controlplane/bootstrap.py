@@ -235,4 +235,11 @@ def _runner(app: App, worker_id: str) -> Run:
 
     keeper = EvidenceKeeper(seal=app.evidence.seal, changed=app.evidence.changed)
     settings = WorkerSettings(models=ModelSettings.from_env())
-    return Runner(Parts(gateway=app.gateway(), worker_id=worker_id, settings=settings, evidence=keeper)).run
+    parts = Parts(
+        gateway=app.gateway(),
+        worker_id=worker_id,
+        settings=settings,
+        evidence=keeper,
+        artifacts=app.settings.artifacts,
+    )
+    return Runner(parts).run

@@ -36,12 +36,21 @@ class Settings:
     sub_model: str | None = None
     #: Longest time of one cell.
     cell_seconds: float = 300.0
+    #: What contains cells: namespaces, docker, gvisor or landlock.
+    sandbox: str = "namespaces"
+    #: What cells may say: open or strict.
+    language: str | None = None
     #: Where each value comes from: default, a file, a variable or a flag.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def database(self) -> Path:
         return self.home / "custody.db"
+
+    @property
+    def artifacts(self) -> Path:
+        """Where what jobs made is kept, each file under the hash of its content."""
+        return self.home / "artifacts"
 
 
 def load_settings(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from controlplane.errors import InvalidRequest, NotFound, Tampered, Unavailable
 
@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
     #: Digest of what evidence holds; None when the event was set before there was one.
     Seal = Callable[[EvidenceRef, threading.Event], str | None]
+
+Backend = Literal["namespaces", "docker", "landlock"]
+Runtime = Literal["runc", "runsc"]
+#: What contains cells, by the names people use.
+SANDBOXES: dict[str, tuple[Backend, Runtime]] = {
+    "namespaces": ("namespaces", "runc"),
+    "docker": ("docker", "runc"),
+    "gvisor": ("docker", "runsc"),
+    "landlock": ("landlock", "runc"),
+}
 
 #: Shows that the machinery works and little else, so nobody gets it without asking for it by name.
 _TRIAL = "smollm2-135m"
@@ -82,6 +92,8 @@ class SandboxReport:
     """What contains cells on this machine, and what does not."""
 
     backend: str
+    #: Of containers: what runs them.
+    runtime: str
     layers: tuple[SandboxLayer, ...]
     is_usable: bool
     advice: tuple[str, ...]
@@ -109,19 +121,31 @@ class Replayed:
         return asdict(self)
 
 
-def sandbox_report() -> SandboxReport:
+def sandbox_report(backend: Backend = "namespaces", runtime: Runtime = "runc") -> SandboxReport:
     """Make one sandbox and say which layers it had."""
     from sandbox.probe import probe
 
-    found = probe()
+    found = probe(backend, runtime)
     return SandboxReport(
         backend=found.backend,
+        runtime=found.runtime if backend == "docker" else "",
         layers=tuple(
             SandboxLayer(name=layer.name, is_active=layer.active, note=layer.note) for layer in found.layers
         ),
         is_usable=found.usable,
         advice=found.advice,
     )
+
+
+def check_policies(*, allow: tuple[str, ...], collect: tuple[str, ...]) -> None:
+    """Refuse an address or a pattern of paths that no sandbox would take."""
+    import sandbox
+
+    try:
+        sandbox.Network(allow=allow)
+        sandbox.ArtifactLimits(only=collect)
+    except sandbox.PolicyError as error:
+        raise InvalidRequest(f"{error}.") from None
 
 
 def replay(spec: "JobSpec", records: "Iterable[TraceRecord]", *, seal: "Seal | None" = None) -> Replayed:

@@ -18,6 +18,9 @@ log = logging.getLogger(__name__)
 #: Stands as the error's type when the kernel ended a cell at a limit of its sandbox.
 LIMIT_ERRORS = {"cpu": "CpuLimit", "memory": "MemoryLimit"}
 
+_REQUEST_BYTES = 256 << 10
+_RESPONSE_BYTES = 1 << 20
+
 AnswerCall = Callable[[Execution, str, JsonObject], Awaitable[JsonValue]]
 
 
@@ -31,7 +34,11 @@ def session_policy(spec: JobSpec, *, calls: frozenset[str]) -> sandbox.Policy:
         cpu_seconds=None if cpu_ms is None else max(1, -(-cpu_ms // 1000)),
     )
     # What the sandbox does not know it refuses itself: nothing that was asked for is left out silently.
-    asked: dict[str, Any] = {"backend": wanted.backend, "language": wanted.language}
+    asked: dict[str, Any] = {
+        "backend": wanted.backend,
+        "runtime": wanted.runtime,
+        "language": wanted.language,
+    }
     if wanted.required_layers is not None:
         asked["required_layers"] = frozenset(wanted.required_layers)
     return sandbox.Policy(
@@ -40,7 +47,28 @@ def session_policy(spec: JobSpec, *, calls: frozenset[str]) -> sandbox.Policy:
         limits=limits,
         seed=int(digest([spec.job_id])[:8], 16),
         guest_paths=wanted.guest_paths,
+        network=network_of(spec),
+        artifacts=_artifact_limits(spec),
         **asked,
+    )
+
+
+def network_of(spec: JobSpec) -> sandbox.Network:
+    """What cells may reach. Every request and answer stands whole in the trace, so each is kept small."""
+    return sandbox.Network(
+        allow=spec.network_policy.allow, request_bytes=_REQUEST_BYTES, response_bytes=_RESPONSE_BYTES
+    )
+
+
+def _artifact_limits(spec: JobSpec) -> sandbox.ArtifactLimits:
+    wanted = spec.artifact_policy
+    if not wanted.collect:
+        return sandbox.ArtifactLimits()
+    return sandbox.ArtifactLimits(
+        files=wanted.max_files,
+        total_bytes=wanted.max_bytes,
+        file_bytes=wanted.max_bytes,
+        only=wanted.collect,
     )
 
 

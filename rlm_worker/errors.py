@@ -40,6 +40,12 @@ class NotAsked(SubcallFailed):
     """A predict() whose model cannot be reached by any request."""
 
 
+class RequestRefused(CallRefused):
+    """A request to the network was not made, or its answer not taken."""
+
+    guest_error = "NetworkRefused"
+
+
 class BudgetExceeded(CallRefused):
     """A limit would be passed. Nothing was spent on this."""
 

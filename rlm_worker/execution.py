@@ -8,6 +8,7 @@ from rlm_worker.contracts.trace import ChildStarted, HostCallFinished
 from rlm_worker.errors import CallRefused
 from rlm_worker.journal import Outcome, Recorded
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -15,15 +16,15 @@ class NotRecorded(CallRefused):
     """A replayed cell asked for something that the record does not hold."""
 
 
-class _Served(Generic[T]):
-    """Recorded values by name, each handed out once, in their order; the last again and again if it was shared."""
+class _Served(Generic[K, T]):
+    """Recorded values by key, each handed out once, in their order; the last again and again if it was shared."""
 
-    def __init__(self, recorded: Mapping[str, deque[T]], *, last_is_shared: bool = False) -> None:
-        self._left = defaultdict(deque[T], {name: deque(values) for name, values in recorded.items()})
+    def __init__(self, recorded: Mapping[K, deque[T]], *, last_is_shared: bool = False) -> None:
+        self._left = defaultdict(deque[T], {key: deque(values) for key, values in recorded.items()})
         self._last_is_shared = last_is_shared
 
-    def take(self, name: str) -> T | None:
-        values = self._left[name]
+    def take(self, key: K) -> T | None:
+        values = self._left[key]
         if self._last_is_shared and len(values) == 1:
             return values[0]
         return values.popleft() if values else None
@@ -37,10 +38,10 @@ class Execution:
         self.iteration = recorded.iteration
         self.live = live
         self.missing: list[str] = []
-        self._children = _Served[ChildStarted](recorded.children)
+        self._children = _Served[str, ChildStarted](recorded.children)
         # Equal calls under way at once had one outcome: a cell that finished asks for no more than there is.
-        self._outcomes = _Served[Outcome](recorded.outcomes, last_is_shared=not live)
-        self._host_calls = _Served[HostCallFinished](recorded.host_calls)
+        self._outcomes = _Served[str, Outcome](recorded.outcomes, last_is_shared=not live)
+        self._host_calls = _Served[tuple[str, str], HostCallFinished](recorded.host_calls)
         self._refusals = dict(recorded.refusals)
         self._called: Counter[tuple[str, str]] = Counter()
 
@@ -52,8 +53,9 @@ class Execution:
         """The child that this rlm_query began when the cell ran before."""
         return self._children.take(key)
 
-    def host_call(self, name: str) -> HostCallFinished | None:
-        return self._host_calls.take(name)
+    def host_call(self, name: str, payload_digest: str) -> HostCallFinished | None:
+        """What this very call was answered when the cell ran before."""
+        return self._host_calls.take((name, payload_digest))
 
     def count(self, name: str, payload_digest: str) -> int:
         """How often this very call was made before in the cell; so a refusal is served where it happened."""

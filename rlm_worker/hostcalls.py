@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+import sandbox
+from rlm_worker.cells import network_of
 from rlm_worker.contracts import JobSpec, JsonObject, digest
 from rlm_worker.contracts.job import Dimension
 from rlm_worker.contracts.result import Proposal
@@ -16,9 +19,9 @@ from rlm_worker.contracts.trace import (
     SubmitRejected,
 )
 from rlm_worker.crashpoints import crash_here
-from rlm_worker.errors import BadCall, BudgetExceeded, CallRefused, NotAsked
+from rlm_worker.errors import BadCall, BudgetExceeded, CallRefused, NotAsked, RequestRefused
 from rlm_worker.execution import Execution
-from rlm_worker.meter import Meter
+from rlm_worker.meter import Meter, transferred
 from rlm_worker.schemas import shape_of
 from rlm_worker.subcalls import Subcalls
 from rlm_worker.workbench import Workbench
@@ -37,12 +40,14 @@ CALLS = frozenset(
         "params",
         "question",
         "progress",
+        "network",
     }
 )
 
 _NOTE: TypeAdapter[tuple[str, str]] = TypeAdapter(tuple[str, str])
 _DIMENSION: TypeAdapter[Dimension] = TypeAdapter(Dimension)
 _CITATIONS_SHOWN = 5
+_ASKED_CHARACTERS = 500
 #: Refusals of one and the same call that a cell may have in the record; a cell that goes on is not repeatable.
 _REFUSALS_KEPT = 100
 
@@ -76,6 +81,7 @@ class HostCalls:
             "params": self._params,
             "question": self._question,
             "progress": self._progress,
+            "network": self._network,
         }
         assert set(self._answers) == CALLS
 
@@ -88,16 +94,25 @@ class HostCalls:
             if recorded is not None:
                 raise _recall(recorded)
             return await self._answers[name](at, payload)
-        except (BudgetExceeded, NotAsked) as refusal:
+        except (BudgetExceeded, NotAsked, RequestRefused) as refusal:
             if isinstance(refusal, BudgetExceeded):
                 self.last_refusal = refusal
-            if recorded is None and at.live and calls_before < _REFUSALS_KEPT:
+            is_kept = calls_before < _REFUSALS_KEPT or isinstance(refusal, RequestRefused)
+            if recorded is None and at.live and is_kept:
                 told = _told(refusal) | {"calls_before": calls_before}
-                await self._record(at, name, payload_digest, told, error=str(refusal))
+                asked = _asked(payload) if name == "network" else None
+                await self._record(at, name, payload_digest, told, error=str(refusal), request=asked)
             raise
 
     async def _record(
-        self, at: Execution, name: str, payload_digest: str, answer: JsonObject, *, error: str = ""
+        self,
+        at: Execution,
+        name: str,
+        payload_digest: str,
+        answer: JsonObject,
+        *,
+        error: str = "",
+        request: JsonObject | None = None,
     ) -> None:
         await self._bench.writer.write(
             HostCallFinished(
@@ -106,6 +121,7 @@ class HostCalls:
                 ordinal=self._bench.journal.take_ordinal(),
                 name=name,
                 payload_digest=payload_digest,
+                request=request,
                 answer=answer,
                 ok=not error,
                 error=error,
@@ -153,14 +169,35 @@ class HostCalls:
         return {"kept": True}
 
     async def _budget(self, at: Execution, payload: JsonObject) -> JsonValue:
-        recorded = at.host_call("budget")
+        asked = digest(payload)
+        recorded = at.host_call("budget", asked)
         if recorded is not None:
             return recorded.answer
         at.must_be_live("a budget() call")
         self._meter.count_host_call()
         left: JsonObject = dict(self._meter.left())
-        await self._record(at, "budget", digest(payload), left)
+        await self._record(at, "budget", asked, left)
         return left
+
+    async def _network(self, at: Execution, payload: JsonObject) -> JsonValue:
+        """One request, made by the host and in the record before the cell sees its answer."""
+        asked = digest(payload)
+        recorded = at.host_call("network", asked)
+        if recorded is not None:
+            return recorded.answer
+        at.must_be_live("a request to the network")
+        self._meter.count_host_call()
+        try:
+            answer: JsonObject = await self._proxy.answer(payload)
+        except sandbox.NetworkRefused as refusal:
+            raise RequestRefused(str(refusal)) from refusal
+        self._meter.count_transfer(transferred(answer))
+        await self._record(at, "network", asked, answer, request=payload)
+        return answer
+
+    @cached_property
+    def _proxy(self) -> sandbox.Proxy:
+        return sandbox.Proxy(network_of(self._spec))
 
     async def _note(self, at: Execution, payload: JsonObject) -> JsonValue:
         try:
@@ -185,8 +222,15 @@ class HostCalls:
         return None
 
 
+def _asked(payload: JsonObject) -> JsonObject:
+    """Where a refused request wanted to go, as far as it can be said: all of it is the cell's word."""
+    return {name: str(payload.get(name))[:_ASKED_CHARACTERS] for name in ("method", "url")}
+
+
 def _told(refusal: CallRefused) -> JsonObject:
     """A refusal as it goes into the record."""
+    if isinstance(refusal, RequestRefused):
+        return {"refused": "network"}
     if not isinstance(refusal, BudgetExceeded):
         return {"refused": "not_asked"}
     return {
@@ -200,6 +244,8 @@ def _told(refusal: CallRefused) -> JsonObject:
 def _recall(recorded: HostCallFinished) -> CallRefused:
     """The refusal that was recorded, to be raised again."""
     said = recorded.answer if isinstance(recorded.answer, dict) else {}
+    if said.get("refused") == "network":
+        return RequestRefused(recorded.error)
     if said.get("refused") == "not_asked":
         return NotAsked(recorded.error)
     dimension: Dimension = _DIMENSION.validate_python(said.get("refused"))

@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Literal
 
 import sandbox
+from rlm_worker.artifacts import uncollected
 from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import EvidenceRef, JobResult, JobSpec
 from rlm_worker.contracts.gateway import (
@@ -72,6 +74,8 @@ class Parts:
     settings: WorkerSettings
     evidence: EvidenceKeeper | None = None
     open_session: OpenSession = sandbox.open_session
+    #: Where what jobs made is kept, by content.
+    artifacts: Path | None = None
 
 
 class Orders:
@@ -126,6 +130,7 @@ class Attempt:
             journal=self._journal,
             writer=self._writer,
             open_session=parts.open_session,
+            artifacts=parts.artifacts,
         )
 
     async def run(self) -> JobResult:
@@ -240,7 +245,7 @@ class Attempt:
         unsealed = "" if isinstance(ending, Stopped) else await self._sealed(sealing)
         said = verdict(ending, draft=self._journal.nodes[""].draft)
         changed = [name for name, sealed in self._journal.sealed.items() if sealed.changed]
-        said["message"] += unsealed
+        said["message"] += unsealed + uncollected(self._spec, self._journal)
         if changed:
             said["message"] += f" [evidence changed while the job ran: {', '.join(sorted(changed))}]"
         await self._writer.write(*await self._close_holds())

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from rlm_worker.contracts import JsonObject
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
+    ArtifactsCollected,
     AttemptStarted,
     BudgetExhausted,
     CellFinished,
@@ -43,7 +44,10 @@ class Recorded:
     outcomes: dict[str, deque[Outcome]] = field(default_factory=lambda: defaultdict(deque))
     children: dict[str, deque[ChildStarted]] = field(default_factory=lambda: defaultdict(deque))
     draft: JsonObject | None = None
-    host_calls: dict[str, deque[HostCallFinished]] = field(default_factory=lambda: defaultdict(deque))
+    #: By name and digest of what was asked.
+    host_calls: dict[tuple[str, str], deque[HostCallFinished]] = field(
+        default_factory=lambda: defaultdict(deque)
+    )
     #: Refusals that follow from nothing else in the record, by name, digest and how often it was called before.
     refusals: dict[tuple[str, str, int], HostCallFinished] = field(default_factory=dict)
     steers: list[SteerObserved] = field(default_factory=list)
@@ -79,6 +83,7 @@ class Journal:
         self.proposals: list[Proposal] = []
         self._children: list[TraceEvent] = []
         self.sealed: dict[str, EvidenceSealed] = {}
+        self.collected: ArtifactsCollected | None = None
         self.attempts = 0
         self.next_ordinal = 1
         self.steer_seen = 0
@@ -109,6 +114,8 @@ class Journal:
                 self._fold_answer(event)
             case CellProposed() | CellRejected() | CellFinished():
                 self._fold_cell(event)
+            case HostCallFinished():
+                self._fold_host_call(event)
             case BudgetExhausted():
                 node = self.nodes[event.node]
                 node.exhausted, node.exhausted_after = event, node.last
@@ -141,13 +148,15 @@ class Journal:
                 self.stdout_tail = event.stdout or self.stdout_tail
                 self.stderr_tail = event.stderr or self.stderr_tail
 
+    def _fold_host_call(self, event: HostCallFinished) -> None:
+        recorded = self.nodes[event.node].at(event.iteration)
+        if event.ok:
+            recorded.host_calls[event.name, event.payload_digest].append(event)
+        else:
+            recorded.refusals[refused_call(event)] = event
+
     def _fold_other(self, event: TraceEvent) -> None:
         match event:
-            case HostCallFinished(ok=True):
-                self.nodes[event.node].at(event.iteration).host_calls[event.name].append(event)
-            case HostCallFinished(ok=False):
-                refused = refused_call(event)
-                self.nodes[event.node].at(event.iteration).refusals[refused] = event
             case ChildStarted():
                 self.nodes[event.node].at(event.iteration).children[event.key].append(event)
             case DraftRecorded():
@@ -163,6 +172,8 @@ class Journal:
             case SteerObserved():
                 self.steer_seen = max(self.steer_seen, event.steer_id)
                 self.nodes[event.node].at(event.iteration).steers.append(event)
+            case ArtifactsCollected():
+                self.collected = event
             case AttemptStarted():
                 self.attempts = max(self.attempts, event.attempt)
             case _:

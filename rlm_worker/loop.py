@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import sandbox
+from rlm_worker.artifacts import collect_artifacts
 from rlm_worker.cells import LIMIT_ERRORS, run_cell, session_policy
 from rlm_worker.children import Children
 from rlm_worker.contracts import JobSpec, JsonObject
@@ -27,6 +28,7 @@ from rlm_worker.errors import BudgetExceeded, JobFailed
 from rlm_worker.execution import Execution
 from rlm_worker.hostcalls import CALLS, HostCalls
 from rlm_worker.meter import Meter
+from rlm_worker.prompts import offers
 from rlm_worker.root import open_driver
 from rlm_worker.workbench import Workbench
 
@@ -60,9 +62,15 @@ class Repl:
                 ending = await self._unless_submitted(ending)
             if isinstance(ending, Exhausted) and self._journal.exhausted is None:
                 await self._record_exhausted(ending)
+            await self._collect()
             return ending
         finally:
             await asyncio.shield(self._drop_session())
+
+    async def _collect(self) -> None:
+        """Once, from the job's own workspace: a child's answer is all that its parent gets."""
+        if self.node == "" and self._session is not None and self.bench.journal.collected is None:
+            await collect_artifacts(self.bench, self.spec, self._session)
 
     async def _unless_submitted(self, ending: Ending) -> Ending:
         """A SUBMIT that was recorded wins, whatever ended the cell after it."""
@@ -293,6 +301,7 @@ class Repl:
                 f"- {ref.name}: {ref.kind}, {ref.files} files, {ref.size_bytes:,} bytes"
                 for ref in self.spec.input_artifacts
             ),
+            offers=offers(self.spec),
             inputs=self.spec.params,
             left=left,
             notices=notices,
@@ -313,7 +322,7 @@ class Repl:
     async def _open(self, reason: str) -> None:
         """A new sandbox, and in it everything the recorded cells had built."""
         await self._drop_session()
-        _refuse_unavailable(self.spec)
+        _refuse_unavailable(self.bench, self.spec)
         try:
             session = await self.bench.open_session(session_policy(self.spec, calls=CALLS))
         except sandbox.SandboxUnavailable as error:
@@ -379,13 +388,11 @@ def _exhausted_by(refusal: BudgetExceeded) -> Exhausted:
     return Exhausted(refusal.dimension, str(refusal.limit), str(refusal.spent), refusal.detail)
 
 
-def _refuse_unavailable(spec: JobSpec) -> None:
+def _refuse_unavailable(bench: Workbench, spec: JobSpec) -> None:
     """What a spec can say and no part of this worker carries out yet: refused, never left out silently."""
     if spec.allowed_tools:
         raise JobFailed("tool_policy_denied", f"no tools are offered yet: {', '.join(spec.allowed_tools)}")
-    if spec.artifact_policy.collect:
-        raise JobFailed(
-            "invalid_request", "artifacts cannot be collected yet: leave artifact_policy.collect empty"
-        )
+    if spec.artifact_policy.collect and bench.artifacts is None:
+        raise JobFailed("invalid_request", "this worker has no place to keep artifacts")
     if isinstance(spec.driver, RecordingDriverSpec):
         raise JobFailed("invalid_request", "a recording is run by `custody replay`, not as a job")

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from pydantic import JsonValue
+
 from rlm_worker.contracts.job import Budget, Dimension
 from rlm_worker.contracts.result import ModelUsage, Usage
 from rlm_worker.contracts.trace import (
@@ -128,7 +130,10 @@ class Meter:
                 self._add_cell(output, event.cpu_ms, event.memory_bytes)
             case ChildStarted():
                 self._tally.deepest = max(self._tally.deepest, event.child_id.count("."))
-            case HostCallFinished(ok=True) | DraftRecorded() | ProposalMade() | SubmitRejected():
+            case HostCallFinished():
+                self._tally.host_calls += event.ok or _was_requested(event)
+                self._tally.output_bytes += transferred(event.answer) if event.ok else 0
+            case DraftRecorded() | ProposalMade() | SubmitRejected():
                 self._tally.host_calls += 1
             case _:
                 pass
@@ -147,6 +152,13 @@ class Meter:
             level._limit("host_calls", level._tally.host_calls + 1, level.budget.max_host_calls)
         for level in self._line():
             level._tally.host_calls += 1
+
+    def count_transfer(self, size: int) -> None:
+        """What came from the network counts as output: it stands in the trace like what cells print."""
+        for level in self._line():
+            level._limit("output_bytes", level._tally.output_bytes + size, level.budget.max_output_bytes)
+        for level in self._line():
+            level._tally.output_bytes += size
 
     def count_cached(self) -> None:
         for level in self._line():
@@ -269,6 +281,18 @@ class Meter:
             cached_input_tokens=before.cached_input_tokens + spend.cached_input_tokens,
             cost_usd=_plus(before.cost_usd, spend.cost_usd),
         )
+
+
+def transferred(answer: JsonValue) -> int:
+    """Bytes of a request's answer, as they stand in the record; none for any other call."""
+    body = answer.get("body") if isinstance(answer, dict) else None
+    return len(body) if isinstance(body, str) else 0
+
+
+def _was_requested(event: HostCallFinished) -> bool:
+    """Whether a refused request was counted as a host call: all but one that met that very limit."""
+    said = event.answer if isinstance(event.answer, dict) else {}
+    return event.name == "network" and said.get("refused") != "host_calls"
 
 
 def whole(hold: Hold) -> Spend:

@@ -103,6 +103,7 @@ def job_result(
         trace_ref=trace_ref,
         usage=usage,
         limit=ending.dimension if isinstance(ending, Exhausted) else None,
+        artifact_refs=() if journal.collected is None else journal.collected.artifacts,
         proposals=tuple[Proposal, ...](journal.proposals),
         models=models,
         stdout_summary=clip(journal.stdout_tail, _SUMMARY_CHARS),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import sandbox
 from rlm_worker.asking import Models
@@ -27,12 +28,15 @@ class Workbench:
         journal: Journal,
         writer: TraceWriter,
         open_session: OpenSession = sandbox.open_session,
+        artifacts: Path | None = None,
     ) -> None:
         self.spec = spec
         self.settings = settings
         self.journal = journal
         self.writer = writer
         self.open_session = open_session
+        #: Where what jobs made is kept, by content; nowhere on some workers.
+        self.artifacts = artifacts
         self.models = Models(settings)
         root = (spec.driver.model,) if isinstance(spec.driver, ModelDriver) else ()
         #: Models that a cell may name in predict(); the first is the default.

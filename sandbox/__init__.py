@@ -1,5 +1,8 @@
 """Contains untrusted code. Knows nothing of jobs, models or leases."""
 
+from sandbox.artifacts import Artifact, Collected, Skipped
+from sandbox.blocking import Box
+from sandbox.blocking import open_box as open  # noqa: A004 - read as sandbox.open, as one opens a file
 from sandbox.errors import (
     EvidenceUnreadable,
     PolicyError,
@@ -9,14 +12,20 @@ from sandbox.errors import (
     SessionEnded,
     UnsendableAnswer,
 )
-from sandbox.events import CellError, Event, Finished, HostCall, KillReport, Output
+from sandbox.events import CellError, Draft, Event, Finished, HostCall, KillReport, Output, Submit
 from sandbox.guest.frames import JsonObject, JsonValue
-from sandbox.policy import Limits, Mount, Policy
+from sandbox.network import NetworkRefused, Proxy
+from sandbox.policy import ArtifactLimits, Limits, Mount, Network, Policy
 from sandbox.probe import Layer, LayerReport, probe
 from sandbox.session import Session, open_session, warm
 
 __all__ = [
+    "Artifact",
+    "ArtifactLimits",
+    "Box",
     "CellError",
+    "Collected",
+    "Draft",
     "Event",
     "EvidenceUnreadable",
     "Finished",
@@ -28,15 +37,21 @@ __all__ = [
     "LayerReport",
     "Limits",
     "Mount",
+    "Network",
+    "NetworkRefused",
     "Output",
     "Policy",
     "PolicyError",
+    "Proxy",
     "SandboxError",
     "SandboxUnavailable",
     "Session",
     "SessionBusy",
     "SessionEnded",
+    "Skipped",
+    "Submit",
     "UnsendableAnswer",
+    "open",
     "open_session",
     "probe",
     "warm",

@@ -2,12 +2,15 @@
 
 import asyncio
 import codecs
+import io
 from collections.abc import Callable
 
 from sandbox.ending import Cause
 from sandbox.escaping import escape_controls
-from sandbox.events import Event, Finished, Outcome, Output, Stream
+from sandbox.events import Event, Finished, HostCall, Outcome, Output, Stream
 from sandbox.protocol import Done
+
+_HELD_BYTES = 64 << 20
 
 
 class Capture:
@@ -16,7 +19,7 @@ class Capture:
     def __init__(self, *, kept_bytes: int) -> None:
         self._room = kept_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        self._pieces: list[str] = []
+        self._kept = io.StringIO()
         self.total_bytes = 0
 
     def feed(self, data: bytes, *, final: bool = False) -> str:
@@ -25,12 +28,12 @@ class Capture:
         kept = data[: self._room]
         self._room -= len(kept)
         text = escape_controls(self._decoder.decode(kept, final=final))
-        self._pieces.append(text)
+        self._kept.write(text)
         return text
 
     @property
     def text(self) -> str:
-        return "".join(self._pieces)
+        return self._kept.getvalue()
 
 
 class ActiveClock:
@@ -55,6 +58,14 @@ class ActiveClock:
             self._left -= self._loop.time() - self._since
 
 
+class _Unread:
+    """Output that nobody has taken yet: what follows on the same stream joins it, so that many bytes are one event."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.text = io.StringIO()
+
+
 class RunningCell:
     def __init__(self, number: int, *, output_bytes: int, clock: ActiveClock) -> None:
         self.number = number
@@ -63,9 +74,14 @@ class RunningCell:
             "stdout": Capture(kept_bytes=output_bytes),
             "stderr": Capture(kept_bytes=output_bytes),
         }
-        self.events: asyncio.Queue[Event] = asyncio.Queue()
+        self.events: asyncio.Queue[HostCall | Finished | _Unread] = asyncio.Queue()
+        self._last: _Unread | None = None
         # Host call id -> the guest's own id for it.
         self.open_calls: dict[int, int] = {}
+        self._sizes: dict[int, int] = {}
+        # Clear while the open calls hold more than the host wants to keep in memory for one cell.
+        self.has_room = asyncio.Event()
+        self.has_room.set()
         self.finished = asyncio.Event()
         self.is_timed_out = False
         self.is_interrupted = False
@@ -73,16 +89,41 @@ class RunningCell:
     def take_output(self, stream: Stream, data: bytes, *, final: bool = False) -> None:
         text = self.captures[stream].feed(data, final=final)
         if text:
-            self.events.put_nowait(Output(stream=stream, text=text))
+            if self._last is None or self._last.stream != stream:
+                self._last = _Unread(stream)
+                self.events.put_nowait(self._last)
+            self._last.text.write(text)
 
-    def open_call(self, call_id: int, guest_id: int) -> None:
+    def tell(self, event: HostCall | Finished) -> None:
+        self._last = None
+        self.events.put_nowait(event)
+
+    async def next_event(self) -> Event:
+        event = await self.events.get()
+        if not isinstance(event, _Unread):
+            return event
+        if event is self._last:
+            self._last = None
+        return Output(stream=event.stream, text=event.text.getvalue())
+
+    def open_call(self, call_id: int, guest_id: int, *, size: int) -> None:
         """Remember a call; the cell's clock stands still while any call waits for its answer."""
         self.open_calls[call_id] = guest_id
+        self._sizes[call_id] = size
+        self._judge_room()
         self.clock.pause()
+
+    def _judge_room(self) -> None:
+        if sum(self._sizes.values()) < _HELD_BYTES:
+            self.has_room.set()
+        else:
+            self.has_room.clear()
 
     def close_call(self, call_id: int) -> int | None:
         """Forget a call and return the guest's id for it, if it was open."""
         guest_id = self.open_calls.pop(call_id, None)
+        self._sizes.pop(call_id, None)
+        self._judge_room()
         if guest_id is not None and not self.open_calls and not self.finished.is_set():
             self.clock.resume()
         return guest_id
@@ -99,6 +140,7 @@ class RunningCell:
             return
         self.clock.pause()
         self.open_calls.clear()
+        self.has_room.set()
         for stream in self.captures:
             self.take_output(stream, b"", final=True)
         self.finished.set()
@@ -116,4 +158,4 @@ class RunningCell:
             detail=cause.detail if cause else "",
             limit=cause.limit if cause else None,
         )
-        self.events.put_nowait(ending)
+        self.tell(ending)

@@ -16,6 +16,10 @@ class Channel:
         self._writer = writer
         self._limits = limits
         self._writing = asyncio.Lock()
+        self._sending = 0
+        # Clear while as many sends wait for the guest to read as it may have calls in flight: then it is owed no more.
+        self.has_room = asyncio.Event()
+        self.has_room.set()
         # With a mark of zero, drain() waits until the kernel has taken everything.
         writer.transport.set_write_buffer_limits(0)
 
@@ -24,11 +28,12 @@ class Channel:
         reader, writer = await asyncio.open_connection(sock=link)
         return cls(reader, writer, limits)
 
-    async def receive(self) -> JsonObject:
-        """Return the next frame. Raises FrameError for a violation, EOFError at the end."""
+    async def receive(self) -> tuple[JsonObject, int]:
+        """Return the next frame and its size. Raises FrameError for a violation, EOFError at the end."""
         header = await self._reader.readexactly(frames.HEADER.size)
         length = frames.body_length(header, max_bytes=self._limits.frame_bytes)
-        return frames.decode(await self._reader.readexactly(length), max_depth=self._limits.frame_depth)
+        body = await self._reader.readexactly(length)
+        return frames.decode(body, max_depth=self._limits.frame_depth), length
 
     def encode(self, frame: JsonObject) -> bytes:
         """Return the frame's bytes. Raises FrameError for what the guest would refuse as well."""
@@ -38,13 +43,25 @@ class Channel:
 
     async def send(self, data: bytes) -> None:
         """Send encoded frames. Raises TimeoutError when the guest does not read; a guest that is gone is no error."""
-        async with self._writing:
-            try:
+        if self._writer.is_closing():
+            return
+        self._count(1)
+        try:
+            async with self._writing:
                 self._writer.write(data)
                 async with asyncio.timeout(_WRITE_SECONDS):
                     await self._writer.drain()
-            except ConnectionError:
-                return
+        except ConnectionError:
+            return
+        finally:
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self._sending += change
+        if self._sending < self._limits.calls_in_flight:
+            self.has_room.set()
+        else:
+            self.has_room.clear()
 
     def close(self) -> None:
         self._writer.transport.abort()

@@ -6,6 +6,7 @@ import signal
 import socket
 from dataclasses import dataclass
 
+from sandbox.backends.port import Ending
 from sandbox.events import Limit, Outcome
 
 _REPORT_SECONDS = 2.0
@@ -23,15 +24,6 @@ class Cause:
     def set(self, outcome: Outcome, detail: str, *, limit: Limit | None = None) -> None:
         if not self.is_final:
             self.outcome, self.detail, self.limit, self.is_final = outcome, detail, limit, True
-
-
-@dataclass(frozen=True)
-class Ending:
-    """What the outer process saw when pid 1 was gone."""
-
-    exit_code: int | None = None
-    oom_kills: int = 0
-    survivors: tuple[int, ...] = ()
 
 
 async def read_ending(report: socket.socket) -> Ending:
@@ -61,6 +53,8 @@ def limit_of(ending: Ending) -> Limit | None:
 
 
 def describe_exit(ending: Ending) -> str:
+    if ending.reason:
+        return ending.reason
     if ending.oom_kills:
         return "the kernel killed the code for exceeding the memory limit"
     code = ending.exit_code

@@ -28,6 +28,16 @@ class HostCall:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Draft(HostCall):
+    """The declared call `draft`: the answer so far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submit(HostCall):
+    """The declared call `submit`: the answer. Answered, it ends the cell."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CellError:
     type: str
     message: str

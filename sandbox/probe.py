@@ -1,17 +1,23 @@
 """Which layers this machine offers, found out by making one sandbox and asking it. For `custody doctor`."""
 
+import asyncio
 import functools
 import select
-import socket
+import threading
 from dataclasses import dataclass
 
+from sandbox import opening
 from sandbox.advice import how_to_get
-from sandbox.backends.namespaces import zygote_client
+from sandbox.backends.port import Guest
 from sandbox.errors import SandboxUnavailable
-from sandbox.planning import plan_for
-from sandbox.policy import DEFAULT_LAYERS, Policy
+from sandbox.policy import REQUIRED_LAYERS, Backend, Language, Policy, Runtime
 
-_KNOWN = (*sorted(DEFAULT_LAYERS), "own-proc", "cgroup")
+#: Worth having where it can be had, beyond what is required.
+_WELCOME: dict[Backend, tuple[str, ...]] = {
+    "namespaces": ("own-proc", "cgroup"),
+    "docker": ("seccomp",),
+    "landlock": ("uid",),
+}
 _END_MILLISECONDS = 5_000
 
 
@@ -24,51 +30,52 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class LayerReport:
-    backend: str
+    backend: Backend
+    runtime: Runtime
     layers: tuple[Layer, ...]
-    # Whether a session with the default policy can be opened.
+    # Whether a session with the default policy of this backend can be opened.
     usable: bool
     advice: tuple[str, ...]
 
 
 @functools.cache
-def probe() -> LayerReport:
+def probe(backend: Backend = "namespaces", runtime: Runtime = "runc") -> LayerReport:
     """Make one sandbox, end it, and report. The answer is kept for the life of the process."""
     try:
-        found, failure = _layers_of_a_trial(), None
+        found, failure = _layers_of_a_trial(backend, runtime), None
     except SandboxUnavailable as error:
         found, failure = (), error
-    layers = tuple(_judge(name, found) for name in _KNOWN)
-    missing = [layer.name for layer in layers if not layer.active]
+    required = REQUIRED_LAYERS[backend]
+    layers = tuple(_judge(name, found) for name in (*sorted(required), *_WELCOME[backend]))
+    missing = {layer.name for layer in layers if not layer.active}
     advice = [f"{layer.name}: {layer.note}" for layer in layers if not layer.active and layer.note]
-    if failure is not None:
-        advice = [str(failure)]
     return LayerReport(
-        backend="namespaces",
+        backend=backend,
+        runtime=runtime,
         layers=layers,
-        usable=failure is None and not DEFAULT_LAYERS & set(missing),
-        advice=tuple(advice),
+        usable=failure is None and not required & missing,
+        advice=tuple(advice) if failure is None else (str(failure),),
     )
 
 
-def _layers_of_a_trial() -> tuple[str, ...]:
-    guest = zygote_client.spawn(plan_for(Policy()))
+def _layers_of_a_trial(backend: Backend, runtime: Runtime) -> tuple[str, ...]:
+    language: Language = "strict" if backend == "landlock" else "open"
+    policy = Policy(backend=backend, runtime=runtime, language=language, required_layers=frozenset())
+    guest = opening.open_guest(policy)
     guest.kill()
-    waiter = select.poll()
-    waiter.register(guest.init, select.POLLIN)
-    waiter.poll(_END_MILLISECONDS)
-    _wait_for_clean_up(guest.report)
-    guest.release()
+    # In a thread of its own: the caller may be inside an event loop.
+    cleaner = threading.Thread(target=_clean_up, args=(guest,))
+    cleaner.start()
+    cleaner.join()
     return guest.layers
 
 
-def _wait_for_clean_up(report: socket.socket) -> None:
-    report.settimeout(_END_MILLISECONDS / 1000)
-    try:
-        while report.recv(1 << 16):
-            pass
-    except OSError:
-        return
+def _clean_up(guest: Guest) -> None:
+    waiter = select.poll()
+    waiter.register(guest.gone, select.POLLIN)
+    waiter.poll(_END_MILLISECONDS)
+    asyncio.run(guest.ending())
+    guest.release()
 
 
 def _judge(name: str, found: tuple[str, ...]) -> Layer:

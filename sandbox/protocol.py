@@ -92,8 +92,15 @@ def _text(frame: JsonObject, key: str, *, limit: int) -> str:
     return escape_controls(value)
 
 
+def begin_frame(*, seed: int, tools: list[str]) -> JsonObject:
+    """What the guest must know before its first cell and need not know to be confined."""
+    return {"t": "begin", "seed": seed, "tools": [*tools]}
+
+
 def run_frame(cell: int, *, code: str, name: str) -> JsonObject:
-    return {"t": "run", "cell": cell, "code": code, "name": name}
+    # A model can write half a character; it is shown as such and is no reason to end anything.
+    whole = code.encode("utf-8", errors="replace").decode("utf-8")
+    return {"t": "run", "cell": cell, "code": whole, "name": name}
 
 
 CLOSE_FRAME: JsonObject = {"t": "close"}

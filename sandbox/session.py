@@ -3,47 +3,46 @@
 import asyncio
 import contextlib
 import os
-import signal
 import time
 from collections.abc import AsyncIterator, Coroutine
+from pathlib import Path
 
-from sandbox import protocol
-from sandbox.advice import how_to_get
-from sandbox.backends.namespaces import zygote_client
-from sandbox.backends.namespaces.zygote_client import Guest
+from sandbox import opening, protocol
+from sandbox.artifacts import Collected
+from sandbox.backends.port import Guest
 from sandbox.cell import ActiveClock, RunningCell
 from sandbox.channel import Channel
-from sandbox.ending import Cause, describe_exit, limit_of, read_ending
-from sandbox.errors import SandboxUnavailable, SessionBusy, SessionEnded, UnsendableAnswer
-from sandbox.events import Event, HostCall, KillReport, Outcome, Stream
+from sandbox.ending import Cause, describe_exit, limit_of
+from sandbox.errors import PolicyError, SessionBusy, SessionEnded, UnsendableAnswer
+from sandbox.events import Draft, Event, HostCall, KillReport, Outcome, Stream, Submit
 from sandbox.guest.frames import FrameError, JsonObject, JsonValue
-from sandbox.planning import plan_for
+from sandbox.network import CALL, OFF, NetworkRefused
 from sandbox.policy import Policy
 
 _READ_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 20  # the most a pipe can hold: what a cell wrote before it ended is within it
-_STALE_FRAMES = 10_000
+_STALE_FRAMES, _STALE_BYTES = 10_000, 64 << 20
 _KILL_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
+_KINDS: dict[str, type[HostCall]] = {"draft": Draft, "submit": Submit}
 
 
 async def open_session(policy: Policy) -> "Session":
     """Return a confined session whose layers hold, or raise SandboxUnavailable and leave nothing."""
-    spawning = asyncio.get_running_loop().run_in_executor(None, zygote_client.spawn, plan_for(policy))
+    spawning = asyncio.get_running_loop().run_in_executor(None, opening.open_guest, policy)
     try:
         guest = await asyncio.shield(spawning)
     except asyncio.CancelledError:
         spawning.add_done_callback(_abandon)
         raise
-    active = {layer.partition(":")[0] for layer in guest.layers}
-    for missing in sorted(policy.required_layers - active - set(guest.layers)):
-        guest.kill()
-        guest.release()
-        raise SandboxUnavailable(
-            f"the policy requires the layer {missing!r}, which is missing here. {how_to_get(missing)}".strip(),
-            layer=missing,
-        )
-    return Session(policy, guest, await Channel.over(guest.channel, policy.limits))
+    return await session_over(policy, guest)
+
+
+async def session_over(policy: Policy, guest: Guest) -> "Session":
+    """Return a session with a guest that is already confined."""
+    session = Session(policy, guest, await Channel.over(guest.channel, policy.limits))
+    await session.begin()
+    return session
 
 
 def _abandon(spawning: "asyncio.Future[Guest]") -> None:
@@ -52,9 +51,21 @@ def _abandon(spawning: "asyncio.Future[Guest]") -> None:
         spawning.result().release()
 
 
-def warm() -> None:
-    """Prepare for the first session in the background."""
-    zygote_client.warm()
+def warm(policy: Policy | None = None, *, size: int = 0) -> None:
+    """Prepare for the first session in the background, and keep `size` sandboxes ready for policies of this shape.
+
+    Policies are of one shape when they differ only in evidence, seed, calls, network and what is collected.
+    """
+    chosen = policy or Policy()
+    backend = opening.backend(chosen.backend)
+    backend.warm()
+    if policy is not None:
+        keep_ready = getattr(backend, "keep_ready", None)
+        if keep_ready is None:
+            raise PolicyError(
+                f"the {chosen.backend} backend keeps no sandboxes ready: call warm() without a policy"
+            )
+        keep_ready(policy, size)
 
 
 class Session:
@@ -67,16 +78,18 @@ class Session:
         self._cells = 0
         self._calls = 0
         self._stale = 0
+        self._stale_bytes = 0
         self._cause = Cause()
         self._gone = asyncio.Event()
         self._killed: KillReport | None = None
+        self._is_closed = False
         self._survivors: tuple[int, ...] = ()
         self._streams: dict[Stream, int] = {"stdout": guest.stdout, "stderr": guest.stderr}
         self._tasks: set[asyncio.Task[None]] = set()
         for stream, fd in self._streams.items():
             os.set_blocking(fd, False)
             self._loop.add_reader(fd, self._on_output, stream)
-        self._loop.add_reader(guest.init, self._on_exit)
+        self._loop.add_reader(guest.gone, self._on_exit)
         self._reading = self._loop.create_task(self._read_frames())
 
     @property
@@ -93,17 +106,23 @@ class Session:
     def alive(self) -> bool:
         return not self._cause.is_final and not self._gone.is_set()
 
+    async def begin(self) -> None:
+        """Tell the guest what its session is for."""
+        frame = protocol.begin_frame(seed=self._policy.seed, tools=sorted(self._policy.calls))
+        await self._send(self._encode(frame))
+
     # ---------------------------------------------------------------- cells
 
     async def execute(
         self, code: str, *, deadline_seconds: float, name: str = "cell"
     ) -> AsyncIterator[Event]:
         """Run one cell; yields its events, the last being Finished. Leaving early kills the session."""
+        order = self._encode(protocol.run_frame(self._cells + 1, code=code, name=name))
         cell = self._begin(deadline_seconds)
         try:
-            await self._send(self._encode(protocol.run_frame(cell.number, code=code, name=name)))
+            await self._send(order)
             while not (cell.finished.is_set() and cell.events.empty()):
-                yield await cell.events.get()
+                yield await cell.next_event()
         finally:
             if not cell.finished.is_set():
                 await self.kill()
@@ -154,7 +173,11 @@ class Session:
     async def _read_frames(self) -> None:
         try:
             while True:
-                self._take(protocol.read(await self._channel.receive()))
+                frame, size = await self._channel.receive()
+                self._take(protocol.read(frame), size=size)
+                if self._cell is not None:
+                    await self._cell.has_room.wait()
+                await self._channel.has_room.wait()
         except FrameError as error:
             self._end("violation", str(error))
         except (EOFError, ConnectionError):
@@ -163,28 +186,34 @@ class Session:
                 await asyncio.wait_for(self._gone.wait(), _CLOSE_SECONDS)
             self._end("violation", "the guest closed its channel")
 
-    def _take(self, message: protocol.Call | protocol.Done) -> None:
+    def _take(self, message: protocol.Call | protocol.Done, *, size: int) -> None:
         cell = self._cell
         if message.cell > self._cells:
             raise FrameError(f"a frame for cell {message.cell}, which does not exist")
         if cell is None or message.cell != cell.number or cell.finished.is_set():
             self._stale += 1
-            if self._stale > _STALE_FRAMES:
+            self._stale_bytes += size
+            if self._stale > _STALE_FRAMES or self._stale_bytes > _STALE_BYTES:
                 raise FrameError("too many frames of cells that have ended")
         elif isinstance(message, protocol.Call):
-            self._take_call(cell, message)
+            self._take_call(cell, message, size=size)
         else:
             self._take_done(cell, message)
 
-    def _take_call(self, cell: RunningCell, call: protocol.Call) -> None:
+    def _take_call(self, cell: RunningCell, call: protocol.Call, *, size: int) -> None:
         if len(cell.open_calls) >= self._policy.limits.calls_in_flight:
             raise FrameError(f"more than {self._policy.limits.calls_in_flight} calls in flight")
         if call.guest_id in cell.open_calls.values():
             raise FrameError(f"call id {call.guest_id} is used twice")
         self._calls += 1
-        cell.open_call(self._calls, call.guest_id)
-        if call.name in self._policy.calls:
-            cell.events.put_nowait(HostCall(call_id=self._calls, name=call.name, payload=call.payload))
+        cell.open_call(self._calls, call.guest_id, size=size)
+        is_open = bool(self._policy.network.allow) if call.name == CALL else call.name in self._policy.calls
+        if is_open:
+            kind = _KINDS.get(call.name, HostCall)
+            cell.tell(kind(call_id=self._calls, name=call.name, payload=call.payload))
+            return
+        if call.name == CALL:
+            self._spawn(self.refuse(self._calls, error=NetworkRefused.guest_error, message=OFF))
             return
         message = f"host call {call.name!r} is not declared for this session"
         self._spawn(self.refuse(self._calls, error="HostCallError", message=message))
@@ -225,11 +254,7 @@ class Session:
         """Interrupt the running cell as Ctrl-C would; its variables survive if the code lets go."""
         if self._cell is not None and self.alive:
             self._cell.is_interrupted = True
-            self._signal_cell()
-
-    def _signal_cell(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._guest.runner, signal.SIGINT)
+            self._guest.interrupt()
 
     def _on_deadline(self) -> None:
         if self._cell is not None and self.alive:
@@ -237,7 +262,7 @@ class Session:
             self._spawn(self._enforce_deadline(self._cell))
 
     async def _enforce_deadline(self, cell: RunningCell) -> None:
-        self._signal_cell()
+        self._guest.interrupt()
         try:
             await asyncio.wait_for(cell.finished.wait(), self._policy.interrupt_grace_seconds)
         except TimeoutError:
@@ -250,15 +275,15 @@ class Session:
             self._guest.kill()
 
     def _on_exit(self) -> None:
-        """Pid 1 is gone, and therefore the whole namespace is empty."""
-        self._loop.remove_reader(self._guest.init)
+        """Nothing of the guest is left."""
+        self._loop.remove_reader(self._guest.gone)
         self._spawn(self._conclude())
 
     async def _conclude(self) -> None:
         self._drain()
-        ending = await read_ending(self._guest.report)
-        if ending.exit_code is None:
-            self._guest.remove_group()
+        ending = await self._guest.ending()
+        if ending.violation:
+            self._cause.set("violation", ending.violation)
         self._cause.set("crashed", describe_exit(ending), limit=limit_of(ending))
         for fd in self._streams.values():
             self._loop.remove_reader(fd)
@@ -268,7 +293,8 @@ class Session:
             self._cell.finish(self._cause.outcome, cause=self._cause)
         self._reading.cancel()
         self._channel.close()
-        self._guest.release()
+        if self._is_closed:
+            self._guest.release()
 
     def kill_now(self) -> None:
         """Send the kill and return; safe from any thread. `kill` waits for its effect."""
@@ -286,14 +312,22 @@ class Session:
             self._killed = KillReport(duration_ms=milliseconds, survivors=survivors)
         return self._killed
 
+    async def artifacts(self, into: str | Path) -> Collected:
+        """Copy what code left in its workspace into a directory; what is too large or no plain file is named as skipped."""
+        return await asyncio.to_thread(self._guest.collect, Path(into), self._policy.artifacts)
+
     async def close(self) -> None:
-        """Ask the guest to leave, then make sure."""
+        """Ask the guest to leave, make sure, and let go of what it left: artifacts can be had until then."""
         if self.alive and self._cell is None:
             self._cause.set("ended", "the session was closed")
-            await self._channel.send(self._encode(protocol.CLOSE_FRAME))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._gone.wait(), _CLOSE_SECONDS)
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await self._channel.send(self._encode(protocol.CLOSE_FRAME))
+                    await self._gone.wait()
         await self.kill()
+        self._is_closed = True
+        if self._gone.is_set():
+            self._guest.release()
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = self._loop.create_task(work)

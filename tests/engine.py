@@ -1,6 +1,7 @@
 """Runs one job through the real engine and a real sandbox, with a gateway in memory."""
 
 import threading
+from pathlib import Path
 
 from rlm_worker.actor import Runner
 from rlm_worker.config import WorkerSettings
@@ -12,18 +13,28 @@ QUICK = WorkerSettings(retry_seconds=0.01)
 
 
 def run_job(
-    spec: JobSpec, *, settings: WorkerSettings = QUICK, evidence: EvidenceKeeper | None = None
+    spec: JobSpec,
+    *,
+    settings: WorkerSettings = QUICK,
+    evidence: EvidenceKeeper | None = None,
+    artifacts: Path | None = None,
 ) -> "Ran":
     """One attempt from claim to settle."""
     gateway = MemoryGateway(spec)
-    attempt(gateway, settings=settings, evidence=evidence)
+    attempt(gateway, settings=settings, evidence=evidence, artifacts=artifacts)
     return Ran(gateway)
 
 
 def attempt(
-    gateway: MemoryGateway, *, settings: WorkerSettings = QUICK, evidence: EvidenceKeeper | None = None
+    gateway: MemoryGateway,
+    *,
+    settings: WorkerSettings = QUICK,
+    evidence: EvidenceKeeper | None = None,
+    artifacts: Path | None = None,
 ) -> None:
-    parts = Parts(gateway=gateway, worker_id="test-worker", settings=settings, evidence=evidence)
+    parts = Parts(
+        gateway=gateway, worker_id="test-worker", settings=settings, evidence=evidence, artifacts=artifacts
+    )
     Runner(parts).run(gateway.spec.job_id, 0)
 
 

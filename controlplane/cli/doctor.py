@@ -20,6 +20,7 @@ from controlplane.cli.home import settings_of
 from controlplane.cli.safe import printable
 from controlplane.cli.shapes import write_json
 from controlplane.config import Settings, setting_rows
+from controlplane.worker_parts import SANDBOXES
 
 _LITTLE_DISK = 1 << 30
 
@@ -43,11 +44,20 @@ def doctor(*, as_json: bool, home: str | None) -> int:
     """Say whether a job could run here, and what is missing.
 
     Exits 0 when a job could run, 4 when not. JSON keys: ok, findings [name, level, words, remedy],
-    settings [name, value, source], sandbox, keys [names only].
+    settings [name, value, source], sandbox, sandboxes [by name, all that could contain cells], keys [names only].
     """
     settings = settings_of(home)
-    report = worker_parts.sandbox_report()
-    findings = [_python(), _store(), *_sandbox(report), _home(settings), _driver(settings), _embedded()]
+    reports = {name: worker_parts.sandbox_report(*choice) for name, choice in SANDBOXES.items()}
+    report = reports.get(settings.sandbox) or reports["namespaces"]
+    findings = [
+        _python(),
+        _store(),
+        _sandbox(report),
+        *(_by_name(name, other) for name, other in reports.items() if other is not report),
+        _home(settings),
+        _driver(settings),
+        _embedded(),
+    ]
     fine = all(finding.level != "fail" for finding in findings)
     if as_json:
         write_json(
@@ -56,6 +66,7 @@ def doctor(*, as_json: bool, home: str | None) -> int:
                 "findings": [asdict(finding) for finding in findings],
                 "settings": [{"name": n, "value": v, "source": s} for n, v, s in setting_rows(settings)],
                 "sandbox": report.document(),
+                "sandboxes": {name: one.document() for name, one in reports.items()},
                 "keys": worker_parts.provider_keys(),
             }
         )
@@ -107,12 +118,23 @@ def _store() -> Finding:
     )
 
 
-def _sandbox(report: worker_parts.SandboxReport) -> list[Finding]:
+def _sandbox(report: worker_parts.SandboxReport) -> Finding:
     active = ", ".join(layer.name for layer in report.layers if layer.is_active) or "none"
     missing = [layer.name for layer in report.layers if not layer.is_active]
     words = f"{report.backend}: {active}" + (f"; not active: {', '.join(missing)}" if missing else "")
     level: Level = "fail" if not report.is_usable else "note" if missing else "ok"
-    return [Finding(name="sandbox", level=level, words=words, remedy=" ".join(report.advice))]
+    return Finding(name="sandbox", level=level, words=words, remedy=" ".join(report.advice))
+
+
+def _by_name(name: str, report: worker_parts.SandboxReport) -> Finding:
+    """A sandbox that a job gets only by asking for it: its absence hinders nobody else."""
+    if not report.is_usable:
+        return Finding(name=name, level="note", words="not available here", remedy=" ".join(report.advice))
+    missing = [layer.name for layer in report.layers if not layer.is_active]
+    words = ", ".join(layer.note or layer.name for layer in report.layers if layer.is_active)
+    return Finding(
+        name=name, level="ok", words=words + (f"; not active: {', '.join(missing)}" if missing else "")
+    )
 
 
 def _home(settings: Settings) -> Finding:

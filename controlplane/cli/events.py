@@ -75,6 +75,11 @@ def _subcall_finished(event: t.SubcallFinished) -> str:
 
 
 def _host_call(event: t.HostCallFinished) -> str:
+    if event.request is not None:
+        asked = one_line(f"{event.request.get('method', '')} {event.request.get('url', '')}", width=100)
+        said = event.answer if isinstance(event.answer, dict) else {}
+        came = f"{said.get('status')} from {one_line(str(said.get('address')), width=60)}"
+        return f"{event.name} {asked} ← {came if event.ok else f'refused: {one_line(event.error)}'}"
     return f"host call {event.name}" + ("" if event.ok else f" failed: {one_line(event.error)}")
 
 
@@ -110,6 +115,13 @@ def _attempt_ended(event: t.AttemptEnded) -> str:
     return f"attempt {event.attempt} ended {event.status}{why}, answered by {event.answered_by}{message}"
 
 
+def _artifacts_collected(event: t.ArtifactsCollected) -> str:
+    names = one_line(", ".join(ref.path for ref in event.artifacts), width=80)
+    left = one_line("; ".join(event.skipped), width=80)
+    kept = f"kept {len(event.artifacts)} files{f' ({names})' if names else ''}"
+    return f"{kept}, left out {event.skipped_total} ({left})" if event.skipped_total else kept
+
+
 def _submit_rejected(event: t.SubmitRejected) -> str:
     return "SUBMIT rejected: " + one_line("; ".join(event.errors), width=160)
 
@@ -142,5 +154,6 @@ _SUMMARIES: dict[type[t.Event], Callable[[Any], str]] = {
     t.StopObserved: lambda e: f"{e.order} observed{': ' + one_line(e.detail) if e.detail else ''}",
     t.StopVerified: _stop_verified,
     t.Diverged: lambda e: f"DIVERGED at iteration {e.iteration}: {one_line(e.detail)}",
+    t.ArtifactsCollected: _artifacts_collected,
     t.AttemptEnded: _attempt_ended,
 }

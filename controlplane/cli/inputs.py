@@ -15,7 +15,7 @@ from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest
 from controlplane.worker_parts import Playbook
 from rlm_worker.contracts import Budget, EvidenceRef, JsonObject
-from rlm_worker.contracts.job import ModelDriver, PlaybookDriver, SandboxPolicy
+from rlm_worker.contracts.job import ArtifactPolicy, ModelDriver, NetworkPolicy, PlaybookDriver, SandboxPolicy
 from rlm_worker.contracts.signature import SignatureError, fields_schema
 
 DEFAULT_OUTPUT = "answer: str, citations: list[Citation]"
@@ -34,6 +34,10 @@ class Typed:
     sub_model: str | None = None
     budget: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    sandbox: str | None = None
+    language: str | None = None
+    allow_net: tuple[str, ...] = ()
+    collect: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +56,7 @@ def resolve(typed: Typed, *, settings: Settings) -> Resolved:
     """Check everything that can be checked without making anything."""
     if not typed.question.strip():
         raise Refusal("the question is empty: say what you want to know, in quotes.")
+    worker_parts.check_policies(allow=typed.allow_net, collect=typed.collect)
     paths = tuple(evidence_path(text) for text in typed.evidence)
     playbook = None if typed.playbook is None else worker_parts.find_playbook(typed.playbook)
     schema = output_schema(typed.output, playbook=playbook)
@@ -63,13 +68,37 @@ def resolve(typed: Typed, *, settings: Settings) -> Resolved:
         budget=budget,
         driver=driver,
         sub_model=sub_model,
-        sandbox_policy=SandboxPolicy(cell_seconds=settings.cell_seconds),
+        sandbox_policy=sandbox_policy(typed, settings=settings),
+        network_policy=NetworkPolicy(allow=typed.allow_net),
+        artifact_policy=ArtifactPolicy(collect=typed.collect),
         params=_params(typed.params, playbook=playbook),
         labels=parse_labels(typed.labels),
     )
     if typed.playbook is not None and typed.playbook.isidentifier() and not paths:
         raise Refusal(f"the playbook {typed.playbook} reads evidence: name a file or a folder with -e PATH.")
     return Resolved(request=request, paths=paths)
+
+
+def sandbox_policy(typed: Typed, *, settings: Settings) -> SandboxPolicy:
+    """What contains the cells, by the name people use; the degraded sandbox takes strict code only, and says so."""
+    name = typed.sandbox or settings.sandbox
+    if name not in worker_parts.SANDBOXES:
+        raise Refusal(f"there is no sandbox {name!r}: there are {', '.join(worker_parts.SANDBOXES)}.")
+    backend, runtime = worker_parts.SANDBOXES[name]
+    language = typed.language or settings.language or ("strict" if backend == "landlock" else "open")
+    if language == "open" and backend == "landlock":
+        raise Refusal("the landlock sandbox is degraded and takes strict code only: leave --language out.")
+    try:
+        return SandboxPolicy.model_validate(
+            {
+                "backend": backend,
+                "runtime": runtime,
+                "language": language,
+                "cell_seconds": settings.cell_seconds,
+            }
+        )
+    except ValidationError:
+        raise Refusal(f"there is no language policy {language!r}: there are open and strict.") from None
 
 
 def evidence_path(text: str) -> Path:

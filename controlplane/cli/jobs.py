@@ -14,6 +14,7 @@ from controlplane.cli.home import opened
 from controlplane.cli.safe import one_line
 from controlplane.cli.shapes import driver_name, job_document, moment, write_json
 from controlplane.views import JobView
+from rlm_worker.contracts.result import ArtifactRef
 
 _STYLES = {
     "succeeded": "green",
@@ -134,6 +135,8 @@ def about(view: JobView) -> RenderableType:
                 f"{ref.name}: {ref.files} files, {size(ref.size_bytes)}" for ref in spec.input_artifacts
             ),
         ),
+        ("network", ", ".join(spec.network_policy.allow)),
+        ("files kept", "" if view.result is None else _kept(view.result.artifact_refs)),
         ("labels", ", ".join(f"{key}={value}" for key, value in spec.labels.items())),
         ("held by", "" if view.lease is None else f"{view.lease.worker_id}, fence {view.lease.fence}"),
         ("by model", _by_model(view)),
@@ -141,6 +144,12 @@ def about(view: JobView) -> RenderableType:
         if value:
             grid.add_row(name, Text(value))
     return grid
+
+
+def _kept(refs: tuple[ArtifactRef, ...]) -> str:
+    if not refs:
+        return ""
+    return f"{len(refs)} files, {size(sum(ref.size_bytes for ref in refs))}: custody artifacts JOB --out DIR"
 
 
 def _by_model(view: JobView) -> str:

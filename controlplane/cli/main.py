@@ -21,6 +21,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "demo": ("demo", "demo", "Audit the standard library's comments: no key, no service, no setup."),
     "jobs": ("jobs", "jobs", "List the jobs of this home, newest first."),
     "show": ("jobs", "show", "Show one job: answer, citations, spend, stop times, receipt."),
+    "artifacts": ("artifacts", "artifacts", "List the files a job made and kept; --out DIR copies them."),
     "trace": ("trace", "trace", "Read what a job did, step by step; --follow while it works."),
     "stop": ("orders", "stop", "Stop a job and wait until nothing of it is left."),
     "steer": ("orders", "steer", "Give a working job an instruction for its next iteration."),

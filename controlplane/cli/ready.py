@@ -7,14 +7,16 @@ from controlplane.cli.exits import Refusal
 from controlplane.cli.figures import size
 from controlplane.cli.models import download_progress
 from controlplane.errors import Unavailable
+from rlm_worker.contracts.job import SandboxPolicy
 
 
-def require_sandbox() -> None:
-    """Refuse where cells could not be contained; nothing has been made yet."""
-    report = worker_parts.sandbox_report()
+def require_sandbox(policy: SandboxPolicy | None = None) -> None:
+    """Refuse where cells could not be contained as the job asks; nothing has been made yet."""
+    wanted = policy or SandboxPolicy()
+    report = worker_parts.sandbox_report(wanted.backend, wanted.runtime)
     if not report.is_usable:
         raise Refusal(
-            f"cells cannot be contained on this machine. {'; '.join(report.advice)}. "
+            f"cells cannot be contained by {report.runtime or report.backend} on this machine. {'; '.join(report.advice)}. "
             "Nothing was started; 'custody doctor' shows every layer."
         )
 

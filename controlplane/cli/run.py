@@ -1,10 +1,13 @@
 """`custody run`: one question, from what was typed to the answer on the screen."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
 
+from controlplane.cli.artifacts import copy_artifacts, must_be_empty
+from controlplane.cli.exits import Refusal
 from controlplane.cli.flags import home_flag, json_flag, quiet_flag
 from controlplane.cli.home import opened, settings_of
 from controlplane.cli.inputs import Resolved, Typed, resolve
@@ -42,11 +45,32 @@ from rlm_worker.contracts.job import ModelDriver
 @click.option(
     "--label", "labels", multiple=True, metavar="K=V", help="A label to find the job by; repeatable."
 )
+@click.option(
+    "--sandbox",
+    metavar="NAME",
+    help="What contains the cells: namespaces, docker, gvisor, landlock. 'custody doctor' tells which work here.",
+)
+@click.option("--language", metavar="NAME", help="What cells may say: open, or strict.")
+@click.option(
+    "--allow-net",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="What cells may reach with fetch(url), each request recorded; repeatable. Nothing by default.",
+)
+@click.option(
+    "--collect",
+    multiple=True,
+    metavar="GLOB",
+    help="Files to keep of those the cells leave in their workspace, as in 'out/**/*.csv'; repeatable.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Put copies of the kept files there."
+)
 @click.option("--detach", is_flag=True, help="Enter the job and return; 'custody worker' works on it.")
 @json_flag
 @quiet_flag
 @home_flag
-def run(*, detach: bool, as_json: bool, quiet: bool, home: str | None, **typed: Any) -> int:
+def run(*, detach: bool, as_json: bool, quiet: bool, home: str | None, out: Path | None, **typed: Any) -> int:
     """Ask a question of evidence and watch the answer being worked out.
 
     \b
@@ -55,15 +79,19 @@ def run(*, detach: bool, as_json: bool, quiet: bool, home: str | None, **typed: 
 
     JSON keys: see `custody jobs`, and spec; the answer is result.structured_output.
     """  # noqa: D301  # \b is click's mark for lines to keep
+    if out is not None and (detach or not typed["collect"]):
+        raise Refusal("--out needs --collect, and a job that is worked on here: leave out --detach.")
+    if out is not None:
+        must_be_empty(out)
     manner = Manner(as_json=as_json, quiet=quiet)
     resolved = prepared(Typed(**typed), home=home, silent=as_json or quiet)
-    return submit_and_work(resolved, home=home, manner=manner, detach=detach)
+    return submit_and_work(resolved, home=home, manner=manner, detach=detach, out=out)
 
 
 def prepared(typed: Typed, *, home: str | None, silent: bool) -> Resolved:
     """Everything checked, and the models at hand; no job yet."""
     resolved = resolve(typed, settings=settings_of(home))
-    require_sandbox()
+    require_sandbox(resolved.request.sandbox_policy)
     request = resolved.request
     if isinstance(request.driver, ModelDriver):
         ready_model(request.driver.model, silent=silent)
@@ -71,13 +99,18 @@ def prepared(typed: Typed, *, home: str | None, silent: bool) -> Resolved:
     return replace(resolved, request=replace(request, sub_model=chosen))
 
 
-def submit_and_work(resolved: Resolved, *, home: str | None, manner: Manner, detach: bool = False) -> int:
+def submit_and_work(
+    resolved: Resolved, *, home: str | None, manner: Manner, detach: bool = False, out: Path | None = None
+) -> int:
     """Stage the evidence, enter the job, and work on it here unless detached."""
     with opened(home, must_exist=False) as app:
         refs = app.stage(resolved.paths)
         view = app.submit(resolved.with_evidence(tuple(refs)))
         if not detach:
-            return work_on(app, view.job_id, manner=manner)
+            code = work_on(app, view.job_id, manner=manner)
+            if out is not None:
+                copy_artifacts(app, app.job(view.job_id), out)
+            return code
         if manner.as_json:
             write_json(job_document(view, whole=True))
         else:

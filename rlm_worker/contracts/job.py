@@ -58,6 +58,8 @@ class SandboxPolicy(Contract):
     """What contains the cells of a job."""
 
     backend: Literal["namespaces", "docker", "landlock"] = "namespaces"
+    #: Of containers: the engine's own runtime, or gVisor's.
+    runtime: Literal["runc", "runsc"] = "runc"
     language: Literal["open", "strict"] = "open"
     cell_seconds: Annotated[float, Field(gt=0)] = 300.0
     memory_bytes: Positive = 1024 * 1024 * 1024
@@ -68,13 +70,13 @@ class SandboxPolicy(Contract):
 
 
 class NetworkPolicy(Contract):
-    """Hosts that cells may reach; empty means the network is off."""
+    """`host:port` that cells may reach, one recorded request at a time; empty means the network is off."""
 
     allow: tuple[str, ...] = ()
 
 
 class ArtifactPolicy(Contract):
-    """What is collected from the workspace when the job ends."""
+    """What is collected from the workspace when the job ends: patterns of paths, as in `out/**/*.csv`."""
 
     collect: tuple[str, ...] = ()
     max_files: Count = 100
@@ -136,6 +138,4 @@ class JobSpec(Contract):
             raise ValueError(f"evidence names must differ, got {names!r}")
         if self.output_schema.get("type") != "object" or not self.output_schema.get("properties"):
             raise ValueError("output_schema must be a JSON Schema of an object with properties")
-        if self.network_policy.allow:
-            raise ValueError("network_policy.allow is not available yet: leave it empty, the network is off")
         return self

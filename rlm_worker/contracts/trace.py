@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, JsonValue, TypeAdapter
 
 from rlm_worker.contracts.base import Contract, Count, JsonObject, Name, Sha256, canonical
 from rlm_worker.contracts.job import Dimension
-from rlm_worker.contracts.result import AnsweredBy, FailureClass, Proposal, Status
+from rlm_worker.contracts.result import AnsweredBy, ArtifactRef, FailureClass, Proposal, Status
 
 GENESIS = "0" * 64
 
@@ -204,6 +204,8 @@ class HostCallFinished(Event):
     ordinal: Count
     name: str
     payload_digest: Sha256
+    #: What was asked, where that is not plain from the cell: method, url, headers and body of a request.
+    request: JsonObject | None = None
     answer: JsonValue = None
     ok: bool = True
     error: str = ""
@@ -288,6 +290,15 @@ class Diverged(Event):
     detail: str = ""
 
 
+class ArtifactsCollected(Event):
+    """What the job left in its workspace and was asked for; the first of what was left out, with the reason."""
+
+    kind: Literal["artifacts_collected"] = "artifacts_collected"
+    artifacts: tuple[ArtifactRef, ...] = ()
+    skipped: tuple[str, ...] = ()
+    skipped_total: Count = 0
+
+
 class AttemptEnded(Event):
     kind: Literal["attempt_ended"] = "attempt_ended"
     attempt: Count
@@ -323,6 +334,7 @@ TraceEvent = Annotated[
     | StopObserved
     | StopVerified
     | Diverged
+    | ArtifactsCollected
     | AttemptEnded,
     Field(discriminator="kind"),
 ]

@@ -39,8 +39,13 @@ class SubmitRejected(HostCallError):
     """The submitted fields do not fit the output schema."""
 
 
+class NetworkRefused(HostCallError, OSError):
+    """The host did not make a request, or did not take its answer."""
+
+
 REFUSALS: dict[str, type[HostCallError]] = {
-    kind.__name__: kind for kind in (HostCallError, SubcallError, BudgetExceeded, SubmitRejected)
+    kind.__name__: kind
+    for kind in (HostCallError, SubcallError, BudgetExceeded, SubmitRejected, NetworkRefused)
 }
 
 current_cell: ContextVar[int | None] = ContextVar("current_cell", default=None)

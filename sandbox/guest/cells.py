@@ -2,21 +2,22 @@
 
 import ast
 import asyncio
-import builtins
 import importlib.util
 import inspect
 import linecache
+import random
 import resource
 import sys
 import time
 import types
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Literal
 
 from sandbox.guest.calls import CellEnd
 from sandbox.guest.failures import describe
 from sandbox.guest.frames import JsonObject
+from sandbox.guest.language import Language
 from sandbox.guest.streams import CellStream, RunningCell, carry_cell_into_threads
 
 _REMEMBERED_SOURCES = 256
@@ -29,23 +30,34 @@ Outcome = Literal["ok", "error", "ended", "interrupted"]
 class Console:
     """The lasting state of a session: its module, its event loop, the sources of its latest cells."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: Language) -> None:
+        self._language = language
         self._module = types.ModuleType("__main__")
-        self._module.__dict__["__builtins__"] = builtins
         self._running = RunningCell()
         self._sources: deque[str] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._cpu_before = 0.0
 
-    def prepare(self, *, evidence_root: str, workspace: str) -> None:
-        """Take over the process and fill the namespace with the names cells may use."""
+    def furnish(self, *, evidence_root: str | Mapping[str, str], workspace: str) -> None:
+        """Fill the namespace with the names cells may use; touches nothing outside this object."""
+        if importlib.util.find_spec("sandbox.guest.names") is not None:
+            names = importlib.import_module("sandbox.guest.names")
+            names.install(self._module.__dict__, evidence_root=evidence_root, workspace=workspace)
+
+    def take_over(self) -> None:
+        """Make this process the one in which the cells run."""
         sys.modules["__main__"] = self._module
         sys.stdin = open("/dev/null", encoding="utf-8")  # noqa: PTH123, SIM115 - lives as long as the process
         self._streams = CellStream(1, running=self._running), CellStream(2, running=self._running)
         carry_cell_into_threads()
+        self._language.enter(self._module.__dict__)
+
+    def begin(self, *, seed: int, tools: list[str]) -> None:
+        """Learn what the session is for; comes once, before its first cell."""
+        random.seed(seed)
         if importlib.util.find_spec("sandbox.guest.names") is not None:
             names = importlib.import_module("sandbox.guest.names")
-            names.install(self._module.__dict__, evidence_root=evidence_root, workspace=workspace)
+            names.install_tools(self._module.__dict__, tools)
 
     def run(self, code: str, *, name: str, cell: int) -> JsonObject:
         """Run one cell and say how it ended."""
@@ -67,7 +79,7 @@ class Console:
         return self._ending("interrupted", KeyboardInterrupt())
 
     def _ending(self, outcome: Outcome, error: BaseException | None = None) -> JsonObject:
-        failure = None if error is None else describe(error, files=frozenset(self._sources))
+        failure = None if error is None else self._describe(error)
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
@@ -81,6 +93,9 @@ class Console:
             "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
 
+    def _describe(self, error: BaseException) -> JsonObject:
+        return describe(error, files=frozenset(self._sources), hint=self._language.hint)
+
     def _remember(self, code: str, filename: str) -> str:
         """Keep the source for tracebacks and inspect.getsource."""
         linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
@@ -90,8 +105,7 @@ class Console:
         return filename
 
     def _evaluate(self, code: str, filename: str) -> None:
-        tree = compile(code, filename, "exec", flags=ast.PyCF_ONLY_AST | _FLAGS, dont_inherit=True)
-        assert isinstance(tree, ast.Module)
+        tree = self._language.read(code, filename, self._module.__dict__)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         self._execute(compile(tree, filename, "exec", flags=_FLAGS, dont_inherit=True))
         if isinstance(last, ast.Expr):

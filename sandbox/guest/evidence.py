@@ -15,6 +15,10 @@ _SHOWN = 8
 _COMPARED = 5_000
 
 
+#: The folder that holds everything, or where each piece lies.
+Root = str | Mapping[str, str]
+
+
 class NoSuchDocument(KeyError):
     """No document has this name; the message names close ones."""
 
@@ -29,19 +33,19 @@ class Evidence(Mapping[str, Document]):
     `evidence.names("*.py")` and `evidence.documents("*.py")` choose by pattern. Every hit, line and chunk has a `.citation`.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
-        self._root = os.fspath(root)
+    def __init__(self, root: Root | os.PathLike[str]) -> None:
+        self._root = root if isinstance(root, Mapping) else os.fspath(root)
         #: Names of documents that a search could not open and left out.
         self.unreadable: list[str] = []
 
     @cached_property
     def _documents(self) -> dict[str, Document]:
         found: dict[str, Document] = {}
-        for relative in _files(self._root, ""):
+        for relative, path in _places(self._root):
             name = os.fsencode(relative).decode("utf-8", "replace")
             while name in found:
                 name += "~"
-            found[name] = Document(name, f"{self._root}/{relative}")
+            found[name] = Document(name, path)
         return dict(sorted(found.items()))
 
     def __getitem__(self, name: str) -> Document:
@@ -122,6 +126,18 @@ class Evidence(Mapping[str, Document]):
         more = f", … {len(self) - _SHOWN:,} more" if len(self) > _SHOWN else ""
         listed = f": {shown}{more}" if self._documents else ""
         return f"<Evidence of {len(self):,} documents, {self.total_bytes:,} bytes{listed}>"
+
+
+def _places(root: Root) -> Iterator[tuple[str, str]]:
+    """Every document's name and the path of its file."""
+    if isinstance(root, str):
+        yield from ((relative, f"{root}/{relative}") for relative in _files(root, ""))
+        return
+    for target, source in root.items():
+        if os.path.isdir(source):  # noqa: PTH112 - a string
+            yield from ((f"{target}/{relative}", f"{source}/{relative}") for relative in _files(source, ""))
+        else:
+            yield target, source
 
 
 def _files(root: str, below: str) -> Iterator[str]:

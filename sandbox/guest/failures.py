@@ -10,11 +10,15 @@ _TRACEBACK_CHARACTERS = 8_000
 _CHAIN = 8
 
 
-def describe(error: BaseException, *, files: frozenset[str]) -> JsonObject:
+def describe(
+    error: BaseException, *, files: frozenset[str], hint: Callable[[BaseException], str]
+) -> JsonObject:
     """Describe an exception whose own methods may be hostile: nothing it does may stop the description."""
+    advice = _safely(lambda: hint(error), "")
+    message = _safely(lambda: str(error), "<no readable message>")[:_MESSAGE_CHARACTERS]
     return {
         "type": _safely(lambda: type(error).__name__, "Exception")[:200],
-        "message": _safely(lambda: str(error), "<no readable message>")[:_MESSAGE_CHARACTERS],
+        "message": f"{message} ({advice})" if advice else message,
         "line": _line(error, files),
         "traceback": _safely(lambda: _own_traceback(error, files), "")[-_TRACEBACK_CHARACTERS:],
     }

@@ -6,23 +6,43 @@ from typing import Any
 from sandbox.guest.calls import (
     BudgetExceeded,
     HostCallError,
+    NetworkRefused,
     SubcallError,
     SubmitRejected,
     host_call,
     host_call_async,
 )
+from sandbox.guest.declared import Tool
 from sandbox.guest.documents import Chunk, Document, Line
-from sandbox.guest.evidence import Evidence
+from sandbox.guest.evidence import Evidence, Root
+from sandbox.guest.fetch import Web
 from sandbox.guest.job import Job
 from sandbox.guest.results import Result
 from sandbox.guest.search import Hit
 from sandbox.guest.subcalls import AsyncCall, Call, Subcalls
 
+#: Host calls behind the names below: no tool can take their place.
+BUILT_IN_CALLS = frozenset(
+    {
+        "predict",
+        "predict_batch",
+        "rlm_query",
+        "submit",
+        "draft",
+        "budget",
+        "note",
+        "params",
+        "question",
+        "progress",
+        "network",
+    }
+)
+
 
 def install(
     namespace: dict[str, Any],
     *,
-    evidence_root: str,
+    evidence_root: Root,
     workspace: str,
     call: Call = host_call,
     call_async: AsyncCall = host_call_async,
@@ -36,15 +56,23 @@ def install(
         "workspace": Path(workspace),
         **_subcall_names(Subcalls(call, call_async, namespace)),
         **_job_names(job),
+        "fetch": Web(call).fetch,
         **{kind.__name__: kind for kind in _TYPES},
     }
     job.own(frozenset(names))
     namespace.update(names)
 
 
+def install_tools(namespace: dict[str, Any], declared: list[str], *, call: Call = host_call) -> None:
+    """Put every declared call that is no built-in into the namespace, as a function by its name."""
+    for name in declared:
+        if name.isidentifier() and name not in BUILT_IN_CALLS and name not in namespace:
+            namespace[name] = Tool(name, call)
+
+
 _TYPES: tuple[type, ...] = (
     *(Document, Line, Chunk, Hit, Result),
-    *(HostCallError, SubcallError, BudgetExceeded, SubmitRejected),
+    *(HostCallError, SubcallError, BudgetExceeded, SubmitRejected, NetworkRefused),
 )
 
 

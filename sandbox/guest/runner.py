@@ -2,31 +2,38 @@
 
 import os
 import queue
-import random
 import signal
 import socket
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FrameType
 
-from sandbox.guest import calls, frames
+from sandbox.guest import calls, frames, language
 from sandbox.guest.cells import Console
+from sandbox.guest.fetch import Web
 from sandbox.guest.frames import JsonObject
+
+_READER_STACK = 512 << 10  # counts against the data limit; the reader needs little
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
     """What the runner is told about its sandbox."""
 
-    seed: int
     frame_bytes: int
     frame_depth: int
     calls_in_flight: int
-    evidence_root: str
+    # The folder that holds all evidence, or where each piece lies.
+    evidence_root: str | Mapping[str, str]
     workspace: str
     guest_root: str
     library_paths: tuple[str, ...]
+    temporary: str = "/tmp"  # noqa: S108 - the sandbox's own
+    language: str = "open"
+    # Where RestrictedPython lies, for the strict language.
+    language_paths: tuple[str, ...] = ()
 
 
 class Channel:
@@ -77,9 +84,15 @@ class Runner:
     def serve(self) -> None:
         """Run cells for ever: the end comes from the host."""
         signal.signal(signal.SIGINT, self._on_interrupt)
+        usual = threading.stack_size(_READER_STACK)
         threading.Thread(target=self._read_frames, daemon=True, name="channel").start()
+        threading.stack_size(usual)
         while True:
-            self._run(self._cells.get())
+            frame = self._cells.get()
+            if frame["t"] == "begin":
+                self._begin(frame)
+            else:
+                self._run(frame)
 
     def _on_interrupt(self, _signal: int, _frame: FrameType | None) -> None:
         if not self._interruptible:
@@ -106,7 +119,7 @@ class Runner:
     def _route(self, frame: JsonObject) -> None:
         call_id = frame.get("id")
         match frame.get("t"):
-            case "run":
+            case "begin" | "run":
                 self._cells.put(frame)
             case "answer" if isinstance(call_id, int):
                 self._switchboard.settle(call_id, value=frame.get("value"))
@@ -118,6 +131,12 @@ class Runner:
                 os._exit(0)
             case _:
                 pass
+
+    def _begin(self, frame: JsonObject) -> None:
+        seed, tools = frame["seed"], frame["tools"]
+        assert isinstance(seed, int)
+        assert isinstance(tools, list)
+        self._console.begin(seed=seed, tools=[str(name) for name in tools])
 
     def _run(self, frame: JsonObject) -> None:
         cell = frame["cell"]
@@ -138,19 +157,55 @@ class Runner:
         self._channel.send({"t": "done", "cell": cell, **ending})
 
 
-def prepare(surroundings: Surroundings, channel_fd: int) -> Runner:
-    """Turn this process into a session's runner; `serve` then runs until the host closes it."""
+def furnished_console(
+    speech: str,
+    *,
+    evidence_root: str | Mapping[str, str],
+    workspace: str,
+    temporary: str = "/tmp",  # noqa: S108 - the sandbox's own
+) -> Console:
+    """Return a console with its names: the part of the preparation that can be done before there is a session."""
+    places = language.Places(evidence=evidence_root, workspace=workspace, temporary=temporary)
+    console = Console(language.choose(speech, places))
+    console.furnish(evidence_root=evidence_root, workspace=workspace)
+    return console
+
+
+def set_environment(*, workspace: str, temporary: str) -> None:
+    """Make the environment the one that cells see, whatever this process was started with."""
     os.environ.clear()
-    os.environ.update(HOME=surroundings.workspace, TMPDIR="/tmp", LANG="C.UTF-8")  # noqa: S108 - the sandbox's own
+    os.environ.update(HOME=workspace, TMPDIR=temporary, LANG="C.UTF-8")
+
+
+def prepare(surroundings: Surroundings, channel_fd: int, *, console: Console | None = None) -> Runner:
+    """Turn this process into a session's runner; `serve` then runs until the host closes it.
+
+    With a console, the environment is set already: both were prepared before there was a session.
+    """
+    if console is None:
+        set_environment(workspace=surroundings.workspace, temporary=surroundings.temporary)
     sys.dont_write_bytecode = True
-    sys.path += [*surroundings.library_paths, surroundings.workspace]
-    sys.modules["sandbox"].__path__ = [surroundings.guest_root]
-    random.seed(surroundings.seed)
+    if surroundings.language == "open":
+        sys.path += [*surroundings.library_paths, surroundings.workspace]
+    else:
+        # Not the workspace: what strict code writes there must not be imported by the library on its behalf.
+        sys.path += surroundings.language_paths
+    # Packages that came along from outside look for what they have not imported yet where it lies here.
+    for package in ("sandbox", "sandbox.guest", "sandbox.guest.language"):
+        parts = package.split(".")[1:]
+        sys.modules[package].__path__ = ["/".join((surroundings.guest_root, *parts))]
     channel = Channel(
-        socket.socket(fileno=channel_fd),
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fileno=channel_fd),
         frame_bytes=surroundings.frame_bytes,
         frame_depth=surroundings.frame_depth,
     )
-    console = Console()
-    console.prepare(evidence_root=surroundings.evidence_root, workspace=surroundings.workspace)
+    if console is None:
+        console = furnished_console(
+            surroundings.language,
+            evidence_root=surroundings.evidence_root,
+            workspace=surroundings.workspace,
+            temporary=surroundings.temporary,
+        )
+    console.take_over()
+    Web(calls.host_call).carry_urllib()
     return Runner(channel, console, calls_in_flight=surroundings.calls_in_flight)

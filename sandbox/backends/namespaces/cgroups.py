@@ -22,7 +22,7 @@ class Hierarchy:
 
 @dataclass(frozen=True)
 class Group:
-    """One group in each hierarchy: join by its open `cgroup.procs`, read its end, remove it."""
+    """One group in each hierarchy: make it, join it, read its end, remove it."""
 
     hierarchies: tuple[Hierarchy, ...]
     name: str
@@ -39,11 +39,16 @@ class Group:
         for hierarchy, directory in zip(self.hierarchies, self.directories(), strict=True):
             directory.mkdir()
             for file, value in _settings(hierarchy, memory_bytes, processes):
-                (directory / file).write_text(str(value))
+                _write(f"{directory}/{file}", str(value))
 
-    def open_doors(self) -> list[int]:
-        """Return descriptors: a process whose id is written to each has joined."""
-        return [os.open(directory / "cgroup.procs", os.O_WRONLY) for directory in self.directories()]
+    def join(self) -> None:
+        """Put this process, which has one thread, into the group; what it forks is born there.
+
+        Version 1 lets a thread move itself without stopping all forks of the machine, for which the kernel would
+        wait several milliseconds.
+        """
+        for hierarchy, directory in zip(self.hierarchies, self.directories(), strict=True):
+            _write(f"{directory}/{'tasks' if hierarchy.version == 1 else 'cgroup.procs'}", "0")
 
     def oom_kills(self) -> int:
         for directory in self.directories():
@@ -59,16 +64,31 @@ class Group:
                 found |= {int(pid) for pid in (directory / "cgroup.procs").read_text().split()}
         return sorted(found)
 
-    def remove(self) -> None:
-        """Remove the directories. A process just reaped may count for another moment: hence the patience."""
+    def remove(self) -> bool:
+        """Remove the directories. A process just reaped may count for another moment: then ask again."""
+        is_gone = True
         for directory in self.directories():
-            for _ in range(_REMOVE_TRIES):
-                try:
-                    directory.rmdir()
-                except FileNotFoundError:
-                    break
-                except OSError:
-                    time.sleep(0.002)
+            try:
+                directory.rmdir()
+            except FileNotFoundError:
+                continue
+            except OSError:
+                is_gone = False
+        return is_gone
+
+    def remove_patiently(self) -> None:
+        for _ in range(_REMOVE_TRIES):
+            if self.remove():
+                return
+            time.sleep(0.002)
+
+
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
 
 
 def _settings(hierarchy: Hierarchy, memory_bytes: int, processes: int) -> list[tuple[str, int]]:

@@ -4,12 +4,13 @@ import contextlib
 import os
 import platform
 import resource
+import select
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.backends.namespaces import kernel, landlock, root
+from sandbox.backends.namespaces import kernel, landlock, root, seccomp, syscalls
 from sandbox.backends.namespaces.plan import Bind, Plan
 
 _UID_BASE = 0x70000000  # plus a pid: unique among the sandboxes alive on this kernel, far from people's uids
@@ -33,6 +34,49 @@ class Template:
     fixed: tuple[Bind, ...]
     covered: tuple[str, ...]
     filters: dict[bool, bytes]
+    # The fixed part of every root, mounted in the zygote's own mount namespace; an ordinary user's has none.
+    base: int | None
+    # Tells whether the zygote lives.
+    zygote: int
+    uids: tuple[tuple[int, int], ...]
+    owner: tuple[int, int]
+    hard_limits: dict[int, int]
+
+    @property
+    def is_root(self) -> bool:
+        return self.base is not None
+
+
+def prepare_template() -> Template:
+    """Make in the zygote what its children share. Root's zygote moves to a mount namespace of its own for it."""
+    machine = platform.machine()
+    filters = {}
+    if machine in syscalls.AUDIT_ARCH:
+        filters = {fork: seccomp.compile_filter(machine, allow_fork=fork) for fork in (True, False)}
+    fixed, covered = root.interpreter_binds(), root.foreign_packages()
+    base = None
+    if os.geteuid() == 0:
+        # Slave, not private: evidence on a file system mounted later must be found.
+        kernel.unshare(kernel.CLONE_NEWNS)
+        kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_SLAVE)
+        base = root.build_fixed(root.Trees(fixed, id_maps={}), over=root.out_of_the_way(), covered=covered)
+        kernel.empty_bounding_set()
+    return Template(
+        fixed=fixed,
+        covered=covered,
+        filters=filters,
+        base=base,
+        zygote=os.pidfd_open(os.getpid()),
+        uids=_mapped_uids(),
+        owner=(os.geteuid(), os.getegid()),
+        hard_limits={limit: resource.getrlimit(limit)[1] for limit in _LIMITED},
+    )
+
+
+def _mapped_uids() -> tuple[tuple[int, int], ...]:
+    """List (first, count) of the uids that exist in the current user namespace."""
+    lines = Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()
+    return tuple((int(line.split()[0]), int(line.split()[2])) for line in lines)
 
 
 @contextlib.contextmanager
@@ -43,53 +87,95 @@ def layer(name: str) -> Iterator[None]:
         raise LayerFailed(name, f"{name}: {error}") from error
 
 
-def own_uid(pid: int) -> int:
+def own_uid(pid: int, uids: tuple[tuple[int, int], ...]) -> int:
     """Return a real uid for the sandbox of this pid, within what the current user namespace maps."""
     for candidate in (_UID_BASE + pid, _SMALL_UID_BASE + pid % 40_000):
-        for line in Path("/proc/self/uid_map").read_text().splitlines():
-            first, _, count = (int(word) for word in line.split())
-            if first <= candidate < first + count:
-                return candidate
+        if any(first <= candidate < first + count for first, count in uids):
+            return candidate
     return 65534
 
 
-def enter_outer_namespaces(*, is_root: bool) -> None:
-    """Unshare what must exist before pid 1 is forked. An ordinary user gets a user namespace of its own."""
-    uid, gid = os.geteuid(), os.getegid()
-    with layer("pid-ns" if is_root else "user-ns"):
-        kernel.unshare(kernel.CLONE_NEWPID | (0 if is_root else kernel.CLONE_NEWUSER))
-    if not is_root:
-        with layer("user-ns"):
-            Path("/proc/self/setgroups").write_text("deny")
-            Path("/proc/self/uid_map").write_text(f"{_INSIDE_UID} {uid} 1\n")
-            Path("/proc/self/gid_map").write_text(f"{_INSIDE_UID} {gid} 1\n")
+def host_pid() -> int:
+    """Return the number by which the zygote's pid namespace knows this process, whose own it may not be."""
+    return int(str(Path("/proc/self").readlink()))
 
 
-def confine(plan: Plan, template: Template, *, id_maps: dict[str, int], uid: int | None) -> list[str]:
+def map_user(template: Template) -> None:
+    """Give an ordinary user's new user namespace its one user, who may make the other namespaces in it."""
+    uid, gid = template.owner
+    with layer("user-ns"):
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{_INSIDE_UID} {uid} 1\n")
+        Path("/proc/self/gid_map").write_text(f"{_INSIDE_UID} {gid} 1\n")
+
+
+@dataclass(frozen=True)
+class Confined:
+    """What the confinement has made: the layers that hold, and descriptors for the host."""
+
+    layers: list[str]
+    workspace: int
+    namespaces: list[int]
+
+
+def confine(plan: Plan, template: Template) -> Confined:
     """Confine this process, pid 1 of its namespace, all but the filter. Return the layers that hold."""
-    layers = ["pid-ns"] if uid is not None else ["user-ns", "pid-ns"]
-    for name, flag in (
-        ("mount-ns", kernel.CLONE_NEWNS),
-        ("net-ns", kernel.CLONE_NEWNET),
-        ("ipc-ns", kernel.CLONE_NEWIPC),
-        ("uts-ns", kernel.CLONE_NEWUTS),
-    ):
-        with layer(name):
-            kernel.unshare(flag)
-        layers.append(name)
+    uid = own_uid(host_pid(), template.uids) if template.is_root else None
+    layers = ["pid-ns"] if template.is_root else ["user-ns", "pid-ns"]
+    if not template.is_root:
+        map_user(template)
+    id_maps = {} if uid is None else map_owners(plan.evidence, uid=uid)
+    additions = base = None
+    if template.base is not None:
+        with layer("mount-ns"):
+            additions = root.Additions(plan, id_maps=id_maps)
+            base = kernel.clone_tree("", at=template.base)
+    layers += _unshare(with_net=not template.is_root)
+    namespaces = [_own_namespace(name) for name in plan.handed_namespaces(is_root=template.is_root)]
     with layer("mount-ns"):
-        trees = root.Trees(plan, fixed=template.fixed, id_maps=id_maps)
-        if root.build(plan, trees, covered=template.covered, uid=_INSIDE_UID if uid is None else uid):
+        if base is None:
+            kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
+            additions = root.Additions(plan, id_maps={})
+            fixed = root.Trees(template.fixed, id_maps={})
+            base = root.build_fixed(fixed, over=root.BASE, covered=template.covered)
+        else:
+            kernel.attach_tree(base, root.BASE)
+        assert additions is not None
+        additions.attach(base)
+        if root.enter(base, plan, uid=_INSIDE_UID if uid is None else uid):
             layers.append("own-proc")
-    limit_resources(plan)
-    layers.append("rlimits")
-    return layers + drop_privileges(uid)
+        workspace = os.open(root.WORKSPACE, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    limit_resources(plan, template.hard_limits)
+    layers += ["rlimits", *drop_privileges(uid)]
+    return Confined(layers, workspace, namespaces)
+
+
+def _own_namespace(name: str) -> int:
+    return os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _unshare(*, with_net: bool) -> list[str]:
+    """Take the remaining namespaces at once; where that fails, one by one, to name the one that is missing."""
+    wanted = {
+        "mount-ns": kernel.CLONE_NEWNS,
+        **({"net-ns": kernel.CLONE_NEWNET} if with_net else {}),
+        "ipc-ns": kernel.CLONE_NEWIPC,
+        "uts-ns": kernel.CLONE_NEWUTS,
+    }
+    try:
+        kernel.unshare(sum(wanted.values()))
+    except OSError:
+        for name, flag in wanted.items():
+            with layer(name):
+                kernel.unshare(flag)
+    return ["mount-ns", "net-ns", "ipc-ns", "uts-ns"]
 
 
 def drop_privileges(uid: int | None) -> list[str]:
     """Give up everything for good: the bounding set while that is allowed, ids, capabilities, the way back."""
     with layer("caps-empty"):
-        kernel.empty_bounding_set()
+        if uid is None:
+            kernel.empty_bounding_set()  # root's zygote has emptied it; a new user namespace filled it again
     with layer("uid"):
         if uid is not None:
             os.setgroups([])
@@ -105,34 +191,50 @@ def drop_privileges(uid: int | None) -> list[str]:
     return ["uid", "caps-empty", "no-new-privs", *([f"landlock:{abi}"] if abi else [])]
 
 
-def limit_resources(plan: Plan) -> None:
-    wanted = {
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NOFILE: plan.open_files,
-        resource.RLIMIT_DATA: plan.memory_bytes,
-        resource.RLIMIT_FSIZE: plan.workspace_bytes,
-        resource.RLIMIT_NPROC: plan.processes + OWN_PROCESSES,
-        resource.RLIMIT_MEMLOCK: 0,
-        resource.RLIMIT_MSGQUEUE: 0,
-    }
-    if plan.cpu_seconds is not None:
-        wanted[resource.RLIMIT_CPU] = plan.cpu_seconds
+_LIMITED = (
+    resource.RLIMIT_CORE,
+    resource.RLIMIT_NOFILE,
+    resource.RLIMIT_DATA,
+    resource.RLIMIT_FSIZE,
+    resource.RLIMIT_NPROC,
+    resource.RLIMIT_MEMLOCK,
+    resource.RLIMIT_MSGQUEUE,
+    resource.RLIMIT_CPU,
+)
+
+
+def limit_resources(plan: Plan, hard_limits: dict[int, int]) -> None:
+    """Lower what one process may take; never above the hard limit that the zygote was given."""
+    wanted = (
+        0,
+        plan.open_files,
+        plan.memory_bytes,
+        plan.workspace_bytes,
+        plan.processes + OWN_PROCESSES,
+        0,
+        0,
+        plan.cpu_seconds,
+    )
     with layer("rlimits"):
-        for limit, value in wanted.items():
-            hard = resource.getrlimit(limit)[1]
+        for limit, value in zip(_LIMITED, wanted, strict=True):
+            if value is None:
+                continue
+            hard = hard_limits[limit]
             chosen = value if hard == resource.RLIM_INFINITY else min(value, hard)
             # One second above the soft limit, whose signal names the cause; SIGKILL would not.
             ceiling = chosen + 1 if limit == resource.RLIMIT_CPU and chosen != hard else chosen
             resource.setrlimit(limit, (chosen, ceiling))
 
 
-def await_parent(word: int) -> None:
-    """Ask to be killed with the parent, then wait for its word that this process is in its control group.
+def die_with(zygote: int) -> None:
+    """Ask to be killed with the parent, which is the zygote, and end at once if it is gone already.
 
-    Must follow the last change of ids, which clears the wish. A parent that died before gives no word.
+    Must follow the last change of ids, which clears the wish.
     """
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.read(word, 1) != b"1":
+    waiter = select.poll()
+    waiter.register(zygote, select.POLLIN)
+    if waiter.poll(0):
         os._exit(0)
 
 
@@ -143,24 +245,40 @@ def install_filter(template: Template, *, allow_fork: bool) -> None:
         kernel.install_filter(template.filters[allow_fork])
 
 
-def map_owner(source: str, *, uid: int) -> int:
-    """Return a user namespace in which the owner of source is the sandbox's uid, for an id-mapped mount."""
-    owner = Path(source).stat()
+def map_owners(evidence: tuple[Bind, ...], *, uid: int) -> dict[str, int]:
+    """Return the id maps that let the sandbox's uid read what its owners keep to themselves."""
+    maps: dict[str, int] = {}
+    by_owner: dict[tuple[int, int], int] = {}
+    for bind in evidence:
+        if root.needs_id_map(bind.source):
+            status = Path(bind.source).stat()
+            owner = status.st_uid, status.st_gid
+            with contextlib.suppress(OSError):
+                if owner not in by_owner:
+                    by_owner[owner] = _map_owner(*owner, uid=uid)
+                maps[bind.source] = by_owner[owner]
+    return maps
+
+
+def _map_owner(owner: int, group: int, *, uid: int) -> int:
+    """Return a user namespace in which an owner is the sandbox's uid, for an id-mapped mount."""
     ready_read, ready_write = os.pipe()
     helper = os.fork()
     if helper == 0:
         with contextlib.suppress(OSError):
+            known_as = host_pid()
             kernel.unshare(kernel.CLONE_NEWUSER)
-            os.write(ready_write, b"1")
+            os.write(ready_write, str(known_as).encode())
             signal.pause()
         os._exit(1)
     os.close(ready_write)
     try:
-        if os.read(ready_read, 1) != b"1":
+        told = os.read(ready_read, 32).decode()
+        if not told:
             raise OSError("user namespace for the id map")
-        Path(f"/proc/{helper}/uid_map").write_text(f"{owner.st_uid} {uid} 1\n")
-        Path(f"/proc/{helper}/gid_map").write_text(f"{owner.st_gid} {uid} 1\n")
-        return os.open(f"/proc/{helper}/ns/user", os.O_RDONLY)
+        Path(f"/proc/{told}/uid_map").write_text(f"{owner} {uid} 1\n")
+        Path(f"/proc/{told}/gid_map").write_text(f"{group} {uid} 1\n")
+        return os.open(f"/proc/{told}/ns/user", os.O_RDONLY)
     finally:
         os.close(ready_read)
         os.kill(helper, signal.SIGKILL)

@@ -1,4 +1,8 @@
-"""The file system of a sandbox: a private root with the standard library, evidence, workspace and nothing else."""
+"""The file system of a sandbox: a private root with the standard library, evidence, workspace and nothing else.
+
+What is the same for all is built once, as a read-only tree that each sandbox gets a copy of; a copy of mounts
+shares their file systems and costs one system call.
+"""
 
 import contextlib
 import os
@@ -6,6 +10,7 @@ import platform
 import stat
 import sys
 import sysconfig
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sandbox.backends.namespaces import kernel
@@ -14,6 +19,8 @@ from sandbox.backends.namespaces.plan import Bind, Plan
 EVIDENCE = "/evidence"
 WORKSPACE = "/workspace"
 GUEST = "/opt/sandbox"
+LIBRARIES = "/opt/libraries"
+LANGUAGE = "/opt/language"
 _LIBRARY_DIRECTORIES = (
     f"/lib/{platform.machine()}-linux-gnu",
     f"/usr/lib/{platform.machine()}-linux-gnu",
@@ -21,9 +28,13 @@ _LIBRARY_DIRECTORIES = (
     "/usr/lib64",
     "/usr/share/zoneinfo",
 )
-_DEVICES = ("null", "zero", "urandom")
-_READ_ONLY = kernel.ATTR_RDONLY | kernel.ATTR_NOSUID | kernel.ATTR_NODEV
-_TMP = _BASE = "/tmp"  # noqa: S108 - only a place to mount over, in a mount namespace of our own
+# Not zero: mapped shared, it is memory that no process owns.
+_DEVICES = ("null", "urandom")
+_SEALED = kernel.ATTR_NOSUID | kernel.ATTR_NODEV
+_READ_ONLY = kernel.ATTR_RDONLY | _SEALED
+_TMP = BASE = "/tmp"  # noqa: S108 - only a place to mount over, in a mount namespace of our own
+_TMP_INODES = 4096
+_MACHINE = platform.machine()
 
 
 def interpreter_binds() -> tuple[Bind, ...]:
@@ -47,13 +58,10 @@ def foreign_packages() -> tuple[str, ...]:
 
 
 class Trees:
-    """Detached copies of everything to be mounted, taken before anything is mounted over a source."""
+    """Detached copies of what is to be mounted, taken before anything is mounted over a source."""
 
-    def __init__(self, plan: Plan, *, fixed: tuple[Bind, ...], id_maps: dict[str, int]) -> None:
-        self._trees = [
-            self._take(bind, id_maps.get(bind.source)) for bind in (*fixed, *plan.guest_paths, *plan.evidence)
-        ]
-        self._trees += [(f"/dev/{name}", kernel.clone_tree(f"/dev/{name}"), False) for name in _DEVICES]
+    def __init__(self, binds: Iterable[Bind], *, id_maps: Mapping[str, int]) -> None:
+        self._trees = [self._take(bind, id_maps.get(bind.source)) for bind in binds]
 
     def _take(self, bind: Bind, id_map: int | None) -> tuple[str, int, bool]:
         tree = kernel.clone_tree(bind.source)
@@ -65,61 +73,108 @@ class Trees:
                 kernel.set_tree_attributes(tree, attributes=kernel.ATTR_IDMAP, user_namespace=id_map)
         return bind.target, tree, Path(bind.source).is_dir()
 
-    def attach(self, root: str) -> None:
+    def attach(self, base: int, *, below: str) -> None:
+        """Attach each at its target in the tree whose top is `base`, which stands for the path `below`."""
         for target, tree, is_directory in self._trees:
-            _attach(tree, root + target, is_directory=is_directory)
+            _make_place(base, target.removeprefix(below).lstrip("/"), is_directory=is_directory)
+            kernel.attach_tree(tree, target.removeprefix(below).lstrip("/"), at=base)
+            os.close(tree)
 
 
-def _attach(tree: int, target: str, *, is_directory: bool) -> None:
-    place = Path(target)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if is_directory:
-        place.mkdir(exist_ok=True)
-    else:
-        place.touch()
-    kernel.attach_tree(tree, target)
-    os.close(tree)
+def _make_place(base: int, path: str, *, is_directory: bool) -> None:
+    parents = path.split("/") if is_directory else path.split("/")[:-1]
+    for depth in range(1, len(parents) + 1):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir("/".join(parents[:depth]), dir_fd=base)
+    if not is_directory:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644, dir_fd=base))
 
 
-def build(plan: Plan, trees: Trees, *, covered: tuple[str, ...], uid: int) -> bool:
-    """Build the root and enter it. Return whether it has a /proc of its own."""
-    kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
-    sealed = kernel.MS_NOSUID | kernel.MS_NODEV
-    kernel.mount("tmpfs", _BASE, kind="tmpfs", flags=sealed, data="size=4m,mode=755,nr_inodes=4096")
-    own = f"uid={uid},gid={uid}"
-    _mount_tmpfs(
-        f"{_BASE}{WORKSPACE}", f"size={plan.workspace_bytes},nr_inodes={plan.workspace_inodes},mode=700,{own}"
-    )
-    _mount_tmpfs(f"{_BASE}{_TMP}", f"size={plan.tmp_bytes},nr_inodes=4096,mode=1777")
-    trees.attach(_BASE)
+def out_of_the_way() -> str:
+    """Return a directory of no interest to mount over: it holds no evidence and nobody can remove it.
+
+    Not the root itself: with a mount over its root a process counts as chrooted and gets no user namespace.
+    """
+    return next(path for path in ("/proc/tty", "/proc/fs", "/dev/mqueue", "/mnt") if Path(path).is_dir())
+
+
+def build_fixed(trees: Trees, *, over: str, covered: tuple[str, ...]) -> int:
+    """Mount the part of a root that all sandboxes have over a directory; return a descriptor of its top."""
+    devices = {name: kernel.clone_tree(f"/dev/{name}") for name in _DEVICES}
+    base = kernel.new_tree("tmpfs", "size=4m,mode=755,nr_inodes=4096", attributes=_SEALED)
+    kernel.attach_tree(base, over)
+    trees.attach(base, below="/")
     for path in covered:
-        kernel.mount(
-            "tmpfs", _BASE + path, kind="tmpfs", flags=sealed | kernel.MS_RDONLY, data="size=4k,nr_inodes=2"
-        )
-    Path(f"{_BASE}{EVIDENCE}").mkdir(exist_ok=True)
-    has_proc = _mount_proc(f"{_BASE}/proc")
-    os.chdir(_BASE)
-    kernel.pivot_root_here(platform.machine())
-    os.chdir("/")
-    kernel.mount("", "/", flags=kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | sealed)
+        cover = kernel.new_tree("tmpfs", "size=4k,nr_inodes=2", attributes=_READ_ONLY)
+        kernel.attach_tree(cover, path.lstrip("/"), at=base)
+        os.close(cover)
+    for name, tree in devices.items():
+        _make_place(base, f"dev/{name}", is_directory=False)
+        kernel.set_tree_attributes(tree, attributes=0)
+        kernel.attach_tree(tree, f"dev/{name}", at=base)
+        os.close(tree)
+    for place in (EVIDENCE, WORKSPACE, LIBRARIES, LANGUAGE, _TMP, "/proc"):
+        _make_place(base, place.lstrip("/"), is_directory=True)
+    kernel.set_tree_attributes(base, attributes=_READ_ONLY, recursive=False)
+    return base
+
+
+class Additions:
+    """What one sandbox shows beyond the fixed part: evidence and libraries, taken before the old root goes."""
+
+    def __init__(self, plan: Plan, *, id_maps: Mapping[str, int]) -> None:
+        self._trees = [
+            (place, Trees(binds, id_maps=id_maps))
+            for place, binds in (
+                (LIBRARIES, plan.guest_paths),
+                (LANGUAGE, plan.language_paths),
+                (EVIDENCE, plan.evidence),
+            )
+            if binds
+        ]
+
+    def attach(self, base: int) -> None:
+        for place, trees in self._trees:
+            os.close(mount_collection(trees, place.lstrip("/"), below=place, at=base))
+
+
+def mount_collection(trees: Trees, target: str, *, below: str, at: int = kernel.AT_FDCWD) -> int:
+    """Mount a small read-only file system that holds nothing but places for trees, and the trees on them."""
+    top = kernel.new_tree(
+        "tmpfs", "size=4m,mode=755,nr_inodes=65536", attributes=_SEALED | kernel.ATTR_NOEXEC
+    )
+    kernel.attach_tree(top, target, at=at)
+    trees.attach(top, below=below)
+    kernel.set_tree_attributes(top, attributes=_READ_ONLY, recursive=False)
+    return top
+
+
+def enter(base: int, plan: Plan, *, uid: int) -> bool:
+    """Give the root its own parts and make it the root of this process. Return whether it has a /proc."""
+    own = f"uid={uid},gid={uid}"
+    workspace = f"size={plan.workspace_bytes},nr_inodes={plan.workspace_inodes},mode=700,{own}"
+    for place, options in (
+        (WORKSPACE, workspace),
+        (_TMP, f"size={plan.tmp_bytes},nr_inodes={_TMP_INODES},mode=1777"),
+    ):
+        tree = kernel.new_tree("tmpfs", options, attributes=_SEALED | kernel.ATTR_NOEXEC)
+        kernel.attach_tree(tree, place.lstrip("/"), at=base)
+        os.close(tree)
+    has_proc = _mount_proc(base)
+    os.fchdir(base)
+    kernel.pivot_root_here(_MACHINE)
     os.chdir(WORKSPACE)
     return has_proc
 
 
-def _mount_tmpfs(target: str, options: str) -> None:
-    Path(target).mkdir()
-    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
-    kernel.mount("tmpfs", target, kind="tmpfs", flags=flags, data=options)
-
-
-def _mount_proc(target: str) -> bool:
+def _mount_proc(base: int) -> bool:
     """Mount /proc with the sandbox's own processes only; inside some containers that is forbidden."""
-    Path(target).mkdir()
-    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     try:
-        kernel.mount("proc", target, kind="proc", flags=flags, data="subset=pid")
+        tree = kernel.new_tree("proc", "subset=pid", attributes=_SEALED | kernel.ATTR_NOEXEC)
+        kernel.attach_tree(tree, "proc", at=base)
     except OSError:
         return False
+    os.close(tree)
     return True
 
 

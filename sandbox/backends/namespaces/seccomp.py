@@ -17,12 +17,17 @@ UNKNOWN = _ERRNO | errno.ENOSYS
 TRY_AGAIN = _ERRNO | errno.EAGAIN
 NO_FAMILY = _ERRNO | errno.EAFNOSUPPORT
 
-_NUMBER, _ARCH, _ARG0, _ARG1, _ARG2 = 0, 4, 16, 24, 32
+_NUMBER, _ARCH, _ARG0, _ARG1, _ARG2, _ARG3 = 0, 4, 16, 24, 32, 40
 _X32_BIT = 0x40000000
 _AF_UNIX = 1
 _CLONE_THREAD = 0x00010000
 _CLONE_NAMESPACES = 0x7E020080  # NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_MSG_OOB = 1  # hardly used, and a way to kernel bugs from inside other sandboxes
+_F_SETLEASE, _F_NOTIFY = 1024, 1026  # a lease on evidence makes the host wait that wants to write to it
+# Type, error, sizes, times, domain, protocol. Not the peer's credentials or pidfd, which are the host's; no socket filters.
+_SOCKET_OPTIONS = (3, 4, 7, 8, 20, 21, 30, 38, 39)
+_MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
 _PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA = 15, 16, 0x53564D41
 
 
@@ -53,6 +58,16 @@ def build(machine: str, *, allow_fork: bool) -> Program:
         "clone": _clone(fork_verdict),
         "prctl": _only(_ARG0, (_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA), otherwise=REFUSE),
         "prlimit64": _read_only_limits(),
+        "fcntl": _any_but(_ARG1, (_F_SETLEASE, _F_NOTIFY)),
+        "setsockopt": _only(_ARG2, _SOCKET_OPTIONS, otherwise=REFUSE),
+        "getsockopt": _only(_ARG2, _SOCKET_OPTIONS, otherwise=REFUSE),
+        "sendto": _without(_ARG3, _MSG_OOB),
+        "recvfrom": _without(_ARG3, _MSG_OOB),
+        "sendmsg": _without(_ARG2, _MSG_OOB),
+        "recvmsg": _without(_ARG2, _MSG_OOB),
+        # Without a control group, only memory that a process owns is counted: there is no other then.
+        "mmap": [_return(ALLOW)] if allow_fork else _no_shared_memory(),
+        "memfd_create": [_return(ALLOW if allow_fork else REFUSE)],
     }
     program = _prologue(machine)
     for name, body in rules.items():
@@ -90,6 +105,25 @@ def _only(argument: int, values: tuple[int, ...], *, otherwise: int) -> Program:
 def _any_but(argument: int, values: tuple[int, ...]) -> Program:
     tests = [Instruction(JUMP_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
     return [Instruction(LOAD, 0, 0, argument), *tests, _return(ALLOW), _return(REFUSE)]
+
+
+def _without(argument: int, flags: int) -> Program:
+    return [
+        Instruction(LOAD, 0, 0, argument),
+        Instruction(JUMP_SET, 0, 1, flags),
+        _return(REFUSE),
+        _return(ALLOW),
+    ]
+
+
+def _no_shared_memory() -> Program:
+    return [
+        Instruction(LOAD, 0, 0, _ARG3),
+        Instruction(JUMP_SET, 0, 2, _MAP_ANONYMOUS),
+        Instruction(JUMP_SET, 0, 1, _MAP_SHARED),
+        _return(REFUSE),
+        _return(ALLOW),
+    ]
 
 
 def _clone(fork_verdict: int) -> Program:

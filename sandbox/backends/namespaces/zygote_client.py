@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sandbox.advice import how_to_get
+from sandbox.artifacts import Collected, copy_out
 from sandbox.backends.namespaces import cgroups
 from sandbox.backends.namespaces.plan import Plan
-from sandbox.errors import EvidenceUnreadable, SandboxUnavailable
+from sandbox.backends.port import Ending
+from sandbox.ending import read_ending
+from sandbox.errors import EvidenceUnreadable, SandboxUnavailable, SessionEnded
+from sandbox.policy import ArtifactLimits
 
 _START_SECONDS = 30.0
 _SPAWN_SECONDS = 20.0
@@ -34,6 +38,8 @@ class Guest:
     init_pid: int = 0
     init: int = -1
     runner: int = -1
+    workspace: int = -1
+    namespaces: tuple[int, ...] = ()
     lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def kill(self) -> None:
@@ -43,17 +49,53 @@ class Guest:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self.init, signal.SIGKILL)
 
-    def remove_group(self) -> None:
-        """Remove the control group in place of an outer process that was killed before it could."""
-        cgroups.Group(cgroups.find_hierarchies(), self.name).remove()
+    @property
+    def gone(self) -> int:
+        """The pidfd of pid 1: readable when it is gone, and therefore the whole namespace is empty."""
+        return self.init
+
+    def interrupt(self) -> None:
+        with self.lock:
+            if self.runner >= 0:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self.runner, signal.SIGINT)
+
+    async def ending(self) -> Ending:
+        """Hear the zygote's last word; clean up in place of one that was killed before it could."""
+        ending = await read_ending(self.report)
+        if ending.exit_code is None:
+            cgroups.Group(cgroups.find_hierarchies(), self.name).remove_patiently()
+        return ending
+
+    def collect(self, into: Path, limits: ArtifactLimits) -> Collected:
+        """Walk the workspace through a descriptor that pid 1 sent: it holds the file system beyond the guest's end."""
+        with self.lock:
+            if self.workspace < 0:
+                raise SessionEnded("the session is closed and its workspace gone: collect artifacts before")
+            directory = os.dup(self.workspace)
+        try:
+            return copy_out(directory, into, limits)
+        finally:
+            os.close(directory)
+
+    def __del__(self) -> None:
+        self.release()  # of a session that was killed and never closed
+
+    def forget_namespaces(self) -> None:
+        """Close the way in: nothing more is to be mounted in this guest."""
+        with self.lock:
+            held, self.namespaces = self.namespaces, ()
+        for fd in held:
+            os.close(fd)
 
     def release(self) -> None:
         """Close every descriptor. A late kill must not reach the next owner of a number."""
         self.channel.close()
         self.report.close()
         with self.lock:
-            held = (self.stdout, self.stderr, self.init, self.runner)
-            self.stdout = self.stderr = self.init = self.runner = -1
+            held = (self.stdout, self.stderr, self.init, self.runner, self.workspace, *self.namespaces)
+            self.stdout = self.stderr = self.init = self.runner = self.workspace = -1
+            self.namespaces = ()
         for fd in held:
             if fd >= 0:
                 os.close(fd)
@@ -66,6 +108,7 @@ class Zygote:
     """  # noqa: D205
 
     owner: int = field(default_factory=os.getpid)
+    program: Path = _PROGRAM
     pid: int = 0
     failure: str = ""
     is_ended: threading.Event = field(default_factory=threading.Event)
@@ -87,11 +130,12 @@ class Zygote:
         switches = ["-S", "-s", "-P", "-X", "utf8"]
         with theirs:
             process = subprocess.Popen(
-                [_interpreter(), *switches, str(_PROGRAM)],
+                [_interpreter(), *switches, str(self.program)],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env={"PYTHONHASHSEED": "0"},
+                # One arena: a second, for the reader thread, would cost each sandbox memory and speed up nothing.
+                env={"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1"},
                 cwd="/",
                 start_new_session=True,
             )
@@ -121,6 +165,25 @@ class Zygote:
                 os.close(fd)
         return _complete(guest)
 
+    def bring_in(self, guest: Guest, plan: Plan) -> None:
+        """Mount a plan's evidence in a guest that is confined already and has run no code."""
+        report, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = os.memfd_create("plan")
+        with report, theirs:
+            try:
+                os.write(request, plan.to_json())
+                with self._sending:
+                    message = f"evidence {guest.init_pid}".encode()
+                    handed = [request, theirs.fileno(), *guest.namespaces]
+                    socket.send_fds(self._control, [message], handed)
+            finally:
+                os.close(request)
+            theirs.close()
+            report.settimeout(_SPAWN_SECONDS)
+            answer = report.recv(1 << 16)
+        if json.loads(answer or b"{}") != {"attached": True}:
+            _note(guest, answer, [])
+
     def close(self) -> None:
         """Let the zygote end, and every sandbox with it."""
         self._control.close()
@@ -132,11 +195,11 @@ def _interpreter() -> str:
 
 
 def _complete(guest: Guest) -> Guest:
-    """Read the reports of outer process, pid 1 and runner until all three are known."""
+    """Read the reports of zygote, pid 1 and runner until all three are known."""
     guest.report.settimeout(_SPAWN_SECONDS)
     try:
         while not (guest.layers and guest.init >= 0 and guest.runner >= 0):
-            text, descriptors, _, _ = socket.recv_fds(guest.report, 1 << 16, 4)
+            text, descriptors, _, _ = socket.recv_fds(guest.report, 1 << 16, 8)
             _note(guest, text, descriptors)
     except BaseException as error:
         guest.kill()
@@ -154,7 +217,8 @@ def _note(guest: Guest, text: bytes, descriptors: list[int]) -> None:
         case {"init": init}:
             guest.init_pid, (guest.init,) = init, descriptors
         case {"runner": _}:
-            (guest.runner,) = descriptors
+            guest.runner, guest.workspace, *namespaces = descriptors
+            guest.namespaces = tuple(namespaces)
         case {"layers": layers}:
             guest.layers = tuple(layers)
         case {"unreadable": source}:
@@ -177,6 +241,15 @@ class _Current:
     zygote: Zygote | None = None
 
 
+def _forget_parents_zygote() -> None:
+    """A lock that another thread of the parent held would never be free in the child."""
+    _Current.lock = threading.Lock()
+    _Current.zygote = None
+
+
+os.register_at_fork(after_in_child=_forget_parents_zygote)
+
+
 def zygote() -> Zygote:
     """Return the running zygote, starting or restarting it."""
     with _Current.lock:
@@ -184,6 +257,17 @@ def zygote() -> Zygote:
         if current is None or current.owner != os.getpid() or current.is_ended.is_set():
             _Current.zygote = current = Zygote()
         return current
+
+
+def bring_in(guest: Guest, plan: Plan) -> None:
+    """Give a pooled guest its evidence, or raise: a guest is never used without."""
+    try:
+        zygote().bring_in(guest, plan)
+    except OSError as error:
+        raise SandboxUnavailable(
+            f"evidence could not be brought into a ready sandbox: {error}", layer="late-evidence"
+        ) from None
+    guest.forget_namespaces()
 
 
 def warm() -> None:

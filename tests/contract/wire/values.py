@@ -92,6 +92,7 @@ SPEC = JobSpec(
     ),
     sandbox_policy=SandboxPolicy(
         backend="namespaces",
+        runtime="runc",
         language="open",
         cell_seconds=30.0,
         memory_bytes=400_000_000,
@@ -202,7 +203,13 @@ EVENTS: tuple[t.TraceEvent, ...] = (
     t.ChildStarted(**_CALL, key=A, child_id="child.7", task="Look deeper", request={"budget": {"tokens": 5}}),
     t.ChildFinished(**_CALL, key=A, child_id="child.7", ok=True, value={"n": 1}, error="none"),
     t.HostCallFinished(
-        **_CALL, name="budget", payload_digest=B, answer={"subcalls": 3}, ok=False, error="no"
+        **_CALL,
+        name="budget",
+        payload_digest=B,
+        request={"method": "GET", "url": "https://example.org/"},
+        answer={"subcalls": 3},
+        ok=False,
+        error="no",
     ),
     t.PolicyDenied(node="child.3", iteration=2, what="tool:mail", reason="not declared"),
     t.DraftRecorded(node="child.3", iteration=2, fields={"answer": "so far"}),
@@ -215,6 +222,11 @@ EVENTS: tuple[t.TraceEvent, ...] = (
     t.StopObserved(order="kill", detail="enough"),
     t.StopVerified(kill_ms=18, survivors=(12,)),
     t.Diverged(iteration=2, expected=A, got=B, detail="stdout differs"),
+    t.ArtifactsCollected(
+        artifacts=(ArtifactRef(path="out/a.csv", digest=A, size_bytes=7),),
+        skipped=("huge: it holds too many bytes",),
+        skipped_total=3,
+    ),
     t.AttemptEnded(
         attempt=2, status="failed", answered_by="nobody", failure_class="model_error", message="no route"
     ),

@@ -432,3 +432,28 @@ def test_the_names_of_a_session_are_there(in_box, tmp_path):
         assert await box.value("list(evidence)") == "['log.txt']"
 
     in_box(story, evidence=(mount,))
+
+
+def test_large_calls_wait_in_the_sandbox_while_the_host_holds_enough(in_box):
+    """Forty calls of 4 MB: the host reads on only as it answers, and all are answered."""
+
+    async def story(box):
+        code = (
+            "import asyncio\nfrom sandbox.guest.calls import host_call_async as call\n"
+            "text = 'x' * (4 << 20)\nlen(await asyncio.gather(*(call('hold', {'text': text}) for _ in range(40))))"
+        )
+        waiting, most = [], 0
+        async for event in box.session.execute(code, deadline_seconds=30):
+            if isinstance(event, HostCall):
+                waiting.append(event)
+                most = max(most, len(waiting))
+                await asyncio.sleep(0.02)
+                if box.session._cell.events.empty():
+                    for call in waiting:
+                        await box.session.answer(call.call_id, 1)
+                    waiting.clear()
+
+        assert event.stdout == "40\n"
+        assert most <= 17
+
+    in_box(story, calls=frozenset({"hold"}))

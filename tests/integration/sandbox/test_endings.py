@@ -142,7 +142,7 @@ def test_interrupts_that_come_too_late_do_not_hit_the_next_cell(in_box):
         for number in range(50):
             cell = box.session.execute("pass", deadline_seconds=5)
             async for _ in cell:
-                box.session._signal_cell()
+                box.session._guest.interrupt()
             assert await box.value(f"{number}") == str(number)
 
     in_box(story)

@@ -44,8 +44,8 @@ def test_the_clock_runs_again_only_when_the_last_call_is_answered():
         clock = ActiveClock(60, lambda: None)
         cell = RunningCell(1, output_bytes=10, clock=clock)
         clock.resume()
-        cell.open_call(1, 11)
-        cell.open_call(2, 12)
+        cell.open_call(1, 11, size=1)
+        cell.open_call(2, 12, size=1)
 
         assert cell.close_call(1) == 11
         assert clock._timer is None

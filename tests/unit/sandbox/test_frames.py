@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import time
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -105,3 +107,42 @@ def test_lone_surrogates_are_replaced_on_the_way_out():
 def test_a_frame_beyond_the_limit_is_not_sent():
     with pytest.raises(FrameError, match="more than the 10 bytes"):
         frames.encode({"a": "long enough"}, max_bytes=10)
+
+
+def test_a_frame_of_very_many_small_items_is_refused_before_it_is_parsed():
+    body = b'{"x":[' + b"[]," * frames.MAX_ITEMS + b"0]}"
+
+    with pytest.raises(FrameError, match="items"):
+        frames.decode(body, max_depth=8)
+
+
+def test_commas_in_text_are_no_items():
+    frame = {"text": 'a,[{"\\' * frames.MAX_ITEMS}
+
+    data = frames.encode(frame, max_bytes=1 << 25)
+
+    assert frames.decode(data[4:], max_depth=4) == frame
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"x":"' + b",a" * (8 << 20) + b'"}',
+        b'{"x":"' + b"\\\\,," * (4 << 20) + b'"}',
+        b'{"x":"' + b',\\"' * (5 << 20),
+        b'{"x":' + b'",' * (8 << 20),
+        b'{"x":' + b"\\," * (8 << 20),
+    ],
+    ids=["commas in text", "escapes in text", "text without end", "quotes only", "backslashes outside"],
+)
+def test_no_frame_takes_long_to_be_counted(body):
+    """Seen to take minutes, and gigabytes, with a regular expression that walks the text."""
+    tracemalloc.start()
+    started = time.process_time()
+    with contextlib.suppress(FrameError):
+        frames.decode(body, max_depth=8)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert time.process_time() - started < 3
+    assert peak < 20 * len(body)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sandbox import Limits, Mount, Policy, PolicyError
+from sandbox import Limits, Mount, Network, Policy, PolicyError
 from sandbox.planning import plan_for
 
 
@@ -52,13 +52,28 @@ def test_nothing_is_allowed_by_default():
 
     assert policy.calls == frozenset()
     assert policy.evidence == ()
-    assert "seccomp" in policy.required_layers
+    assert policy.network.allow == ()
+    assert "seccomp" in policy.required
 
 
-@pytest.mark.parametrize("choice", [{"backend": "docker"}, {"language": "strict"}])
-def test_an_unknown_backend_or_language_is_refused(choice):
-    with pytest.raises(PolicyError):
+@pytest.mark.parametrize("choice", [{"backend": "chroot"}, {"language": "loose"}, {"runtime": "crun"}])
+def test_an_unknown_backend_language_or_runtime_is_refused_with_those_there_are(choice):
+    with pytest.raises(PolicyError, match="only"):
         Policy(**choice)
+
+
+def test_the_degraded_backend_takes_only_strict_code():
+    with pytest.raises(PolicyError, match="strict"):
+        Policy(backend="landlock")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "example.org", "example.org:0", "example.org:70000", "a b:1", "http://a:1", "-a:1", "::1:80"],
+)
+def test_a_network_address_must_name_host_and_port(address):
+    with pytest.raises(PolicyError, match="cannot be used"):
+        Network(allow=(address,))
 
 
 def test_a_plan_survives_its_wire_form():

@@ -89,6 +89,20 @@ def test_every_other_call_does_not_exist(number):
         (302, (0, 7, 1), REFUSE),
         (302, (0, 7, 1 << 32), REFUSE),
         (59, (), REFUSE),
+        (72, (3, 3), ALLOW),  # fcntl F_GETFL
+        (72, (3, 6), ALLOW),  # F_SETLK: sqlite needs it
+        (72, (3, 1024), REFUSE),  # F_SETLEASE
+        (72, (3, 1026), REFUSE),  # F_NOTIFY
+        (73, (3, 2), UNKNOWN),  # flock
+        (55, (3, 1, 3), ALLOW),  # getsockopt SO_TYPE
+        (55, (3, 1, 77), REFUSE),  # SO_PEERPIDFD: a handle on the host's process
+        (54, (3, 1, 76), REFUSE),  # setsockopt SO_PASSPIDFD
+        (54, (3, 1, 26), REFUSE),  # SO_ATTACH_FILTER
+        (44, (3, 0, 1, 0x4000), ALLOW),  # sendto MSG_NOSIGNAL
+        (44, (3, 0, 1, 0x4001), REFUSE),  # MSG_OOB
+        (47, (3, 0, 1), REFUSE),
+        (9, (0, 4096, 3, 0x21), ALLOW),
+        (319, (), ALLOW),
     ],
 )
 def test_calls_examined_by_their_arguments(number, args, expected):
@@ -101,6 +115,13 @@ def test_without_fork_only_threads_can_be_made():
     assert verdict(58, allow_fork=False) == TRY_AGAIN
     assert verdict(56, 0x003D0F00, allow_fork=False) == ALLOW
     assert errno.EAGAIN == TRY_AGAIN & 0xFFFF
+
+
+def test_without_a_control_group_there_is_no_memory_that_no_process_owns():
+    assert verdict(9, 0, 4096, 3, 0x21, allow_fork=False) == REFUSE
+    assert verdict(9, 0, 4096, 3, 0x22, allow_fork=False) == ALLOW  # private
+    assert verdict(9, 0, 4096, 1, 0x01, allow_fork=False) == ALLOW  # a file
+    assert verdict(319, allow_fork=False) == REFUSE
 
 
 @pytest.mark.parametrize("arch", [0x40000003, 0xC00000B7, 0])

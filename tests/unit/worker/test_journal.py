@@ -183,9 +183,9 @@ def test_host_calls_are_served_by_name_in_their_order():
     cell = at(host_call("budget", 1), host_call("tool", 2), host_call("budget", 3))
 
     assert [
-        cell.host_call("budget").answer,
-        cell.host_call("budget").answer,
-        cell.host_call("tool").answer,
+        cell.host_call("budget", KEY).answer,
+        cell.host_call("budget", KEY).answer,
+        cell.host_call("tool", KEY).answer,
     ] == [
         1,
         3,
@@ -201,7 +201,7 @@ def test_a_refusal_is_served_to_the_very_call_that_met_it():
     assert cell.refusal("predict", OTHER, cell.count("predict", OTHER)) is None
     assert cell.refusal("predict", KEY, cell.count("predict", KEY)) == refused
     assert cell.refusal("predict", KEY, cell.count("predict", KEY)) is None
-    assert cell.host_call("predict") is None
+    assert cell.host_call("predict", KEY) is None
 
 
 def test_a_repeated_cell_may_ask_nothing_new():

@@ -1,0 +1,150 @@
+"""The degraded backend as the session sees it: one process without namespaces, in a directory of its own."""
+
+import contextlib
+import dataclasses
+import os
+import socket
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.artifacts import Collected, remove_tree
+from sandbox.backends.landlock import workspaces
+from sandbox.backends.landlock.plan import LandlockPlan
+from sandbox.backends.namespaces import zygote_client
+from sandbox.backends.namespaces.plan import Bind
+from sandbox.backends.port import Ending, Guest
+from sandbox.ending import read_ending
+from sandbox.errors import SandboxUnavailable
+from sandbox.planning import plan_for
+from sandbox.policy import ArtifactLimits, Policy
+from sandbox.strictness import package_directory
+
+_PROGRAM = Path(__file__).with_name("zygote.py")
+_watch = workspaces.Watch()
+
+
+@dataclass
+class LandlockGuest:
+    """A guest of the zygote, and the directory that is its workspace until it is released."""
+
+    process: zygote_client.Guest
+    workspace: Path
+    reason: str = ""
+    is_released: bool = False
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return self.process.layers
+
+    @property
+    def init_pid(self) -> int:
+        return self.process.init_pid
+
+    @property
+    def channel(self) -> socket.socket:
+        return self.process.channel
+
+    @property
+    def stdout(self) -> int:
+        return self.process.stdout
+
+    @property
+    def stderr(self) -> int:
+        return self.process.stderr
+
+    @property
+    def gone(self) -> int:
+        """The pidfd of the runner, which cannot fork: nothing else is there."""
+        return self.process.init
+
+    def interrupt(self) -> None:
+        self.process.interrupt()
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    def exceed(self, reason: str) -> None:
+        """Kill it for what it put on the disk."""
+        self.reason = self.reason or reason
+        self.process.kill()
+
+    async def ending(self) -> Ending:
+        _watch.forget(self.workspace)
+        ending = await read_ending(self.process.report)
+        return dataclasses.replace(ending, reason=self.reason)
+
+    def collect(self, into: Path, limits: ArtifactLimits) -> Collected:
+        return self.process.collect(into, limits)
+
+    def release(self) -> None:
+        self.process.release()
+        _watch.forget(self.workspace)
+        if not self.is_released:
+            self.is_released = True
+            # Whoever cannot remove it now is helped by the sweep of a later worker.
+            with contextlib.suppress(OSError):
+                remove_tree(self.workspace)
+
+
+def open_guest(policy: Policy) -> Guest:
+    workspace = workspaces.make()
+    try:
+        guest = LandlockGuest(_spawn(_plan(policy, workspace)), workspace)
+    except BaseException:
+        remove_tree(workspace)
+        raise
+    limits = policy.limits
+    _watch.add(workspaces.Watched(workspace, limits.workspace_bytes, limits.workspace_inodes, guest.exceed))
+    return guest
+
+
+def _plan(policy: Policy, workspace: Path) -> LandlockPlan:
+    usual = plan_for(policy)
+    values = {field.name: getattr(usual, field.name) for field in dataclasses.fields(usual)}
+    values["evidence"] = tuple(
+        Bind(source=os.path.realpath(mount.source), target=mount.target, is_evidence=True)
+        for mount in policy.evidence
+    )
+    source = package_directory()
+    values["language_paths"] = (Bind(source=source, target=source),)
+    return LandlockPlan(**values, workspace=str(workspace))
+
+
+class _Current:
+    """The zygote of this process; a forked worker starts its own."""
+
+    lock = threading.Lock()
+    zygote: zygote_client.Zygote | None = None
+
+
+def _zygote() -> zygote_client.Zygote:
+    with _Current.lock:
+        current = _Current.zygote
+        if current is None or current.owner != os.getpid() or current.is_ended.is_set():
+            _Current.zygote = current = zygote_client.Zygote(program=_PROGRAM)
+        return current
+
+
+def _spawn(plan: LandlockPlan) -> zygote_client.Guest:
+    """Return a confined guest; a zygote found dead is replaced once."""
+    asked = _zygote()
+    try:
+        return asked.spawn(plan)
+    except ConnectionError:
+        asked.close()
+        asked.is_ended.set()
+    try:
+        return _zygote().spawn(plan)
+    except ConnectionError:
+        raise SandboxUnavailable("the zygote died while it made a sandbox, twice", layer="zygote") from None
+
+
+def warm() -> None:
+    """Start the zygote beside what the caller does next; why it would not start is told by the first session."""
+
+    def start() -> None:
+        with contextlib.suppress(SandboxUnavailable, OSError):
+            _zygote()
+
+    threading.Thread(target=start, daemon=True, name="sandbox-warm").start()

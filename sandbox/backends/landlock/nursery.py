@@ -1,0 +1,156 @@
+"""Inside the degraded backend's zygote: take requests, fork sandboxes, wait for them, end them when the worker is gone."""
+
+import contextlib
+import importlib
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+from sandbox.backends.landlock import confine
+from sandbox.backends.landlock.plan import LandlockPlan
+from sandbox.backends.namespaces import kernel, launch
+from sandbox.guest import runner
+from sandbox.guest.language.offered import OFFERED
+
+_STOP_SECONDS = 2.0
+#: Text codecs are loaded when they are first used, which a dropped uid may not be able to.
+_CODECS = ("ascii", "latin_1", "utf_8_sig", "utf_16", "utf_32", "cp1252", "idna", "hex_codec")
+
+
+class Nursery:
+    """One process per sandbox, a child of this one, that cannot fork."""
+
+    def __init__(self) -> None:
+        for name in (*OFFERED, *(f"encodings.{codec}" for codec in _CODECS)):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+        self._libraries = confine.library_paths()
+        self._pid = os.getpid()
+        self._reports: dict[int, int] = {}
+
+    def serve(self, control: socket.socket, wakeup: int) -> None:
+        """Answer requests until the control socket closes or the worker's death is signalled."""
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
+        poller = select.poll()
+        poller.register(control, select.POLLIN)
+        poller.register(wakeup, select.POLLIN)
+        is_wanted = True
+        while is_wanted:
+            ready = {fd for fd, _ in poller.poll()}
+            if wakeup in ready:
+                is_wanted = signal.SIGTERM not in os.read(wakeup, 4096)
+            self._reap()
+            if is_wanted and control.fileno() in ready:
+                is_wanted = self._take_request(control)
+        self._end_children()
+
+    def _take_request(self, control: socket.socket) -> bool:
+        message, descriptors, _, _ = socket.recv_fds(control, 64, 8)
+        if not message:
+            return False
+        request, *wires = descriptors
+        plan = LandlockPlan.from_json(os.pread(request, os.fstat(request).st_size, 0))
+        self._learn_strictness(plan)
+        self._spawn(plan, launch.Wires(*wires))
+        for fd in descriptors:
+            os.close(fd)
+        return True
+
+    def _learn_strictness(self, plan: LandlockPlan) -> None:
+        """Load the strict language once for all: its package may lie where a dropped uid cannot read it."""
+        places = [os.path.dirname(bind.source) for bind in plan.language_paths]  # noqa: PTH120
+        sys.path += places
+        try:
+            with contextlib.suppress(ImportError):  # told by the child, which needs it and fails
+                importlib.import_module("sandbox.guest.language.strict")
+        finally:
+            del sys.path[len(sys.path) - len(places) :]
+
+    def _spawn(self, plan: LandlockPlan, wires: launch.Wires) -> None:
+        child, handle = kernel.fork()
+        if child == 0:
+            self._be_runner(plan, wires)
+        launch.tell(wires.report, {"init": child}, handle)
+        self._reports[child] = os.dup(wires.report)
+        workspace = os.open(plan.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        launch.tell(wires.report, {"runner": child}, handle, workspace)
+        os.close(workspace)
+        os.close(handle)
+
+    def _be_runner(self, plan: LandlockPlan, wires: launch.Wires) -> None:
+        """Be the one process of a sandbox: prepare while paths can be opened, confine, then the REPL."""
+        status = 70
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            wires.settle()
+            os.umask(0o077)
+            uid = confine.own_uid(os.getpid())
+            if uid is not None:
+                os.chown(plan.workspace, uid, uid)
+            rules = confine.make_rules(plan, self._libraries)
+            os.chdir(plan.workspace)
+            serve = runner.prepare(_surroundings(plan), launch.CHANNEL_FD).serve
+            confine.limit_resources(plan, uid=uid)
+            layers = confine.give_up(rules, uid=uid, zygote=self._pid)
+            if (source := _unreadable(plan)) is not None:
+                launch.tell(launch.REPORT_FD, {"unreadable": source})
+                return
+            confine.install_filter()
+            layers += ["seccomp", "no-fork", "strict-language"]
+            launch.tell(launch.REPORT_FD, {"layers": layers})
+            os.close(launch.REPORT_FD)
+            serve()
+        except Exception as error:  # noqa: BLE001 - told to the host instead of dying mute
+            launch.tell_failure(launch.REPORT_FD, error)
+        finally:
+            os._exit(status)
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                report = self._reports.pop(pid, None)
+                if report is not None:
+                    code = os.waitstatus_to_exitcode(status)
+                    launch.tell(report, {"exit": code if code >= 0 else 128 - code})
+                    os.close(report)
+
+    def _end_children(self) -> None:
+        deadline = time.monotonic() + _STOP_SECONDS
+        for child in self._reports:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        while self._reports and time.monotonic() < deadline:
+            self._reap()
+            time.sleep(0.002)
+
+
+def _surroundings(plan: LandlockPlan) -> runner.Surroundings:
+    return runner.Surroundings(
+        frame_bytes=plan.frame_bytes,
+        frame_depth=plan.frame_depth,
+        calls_in_flight=plan.calls_in_flight,
+        evidence_root={bind.target: bind.source for bind in plan.evidence},
+        workspace=plan.workspace,
+        temporary=plan.workspace,
+        guest_root=os.path.dirname(os.path.dirname(os.path.abspath(runner.__file__))),  # noqa: PTH100, PTH120
+        library_paths=(),
+        language="strict",
+        language_paths=tuple(os.path.dirname(bind.source) for bind in plan.language_paths),  # noqa: PTH120
+    )
+
+
+def _unreadable(plan: LandlockPlan) -> str | None:
+    """Return the first piece of evidence that this uid may not read."""
+    for bind in plan.evidence:
+        needed = os.R_OK | (os.X_OK if os.path.isdir(bind.source) else 0)  # noqa: PTH112
+        if not os.access(bind.source, needed):
+            return bind.source
+    return None

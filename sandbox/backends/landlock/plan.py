@@ -1,0 +1,18 @@
+"""What one degraded sandbox is to be made of: the plan of the namespaces backend, with places on the host's disk."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.backends.namespaces.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class LandlockPlan(Plan):
+    # The session's own directory on the host: the only place it may write.
+    workspace: str
+
+    @classmethod
+    def from_json(cls, text: bytes) -> "LandlockPlan":
+        plan: Any = super().from_json(text)
+        assert isinstance(plan, cls)
+        return plan
