@@ -31,10 +31,7 @@ test: $(STAMP)
 
 # Over runc and gVisor, with the engine that DOCKER_HOST names or one of its own.
 test-docker: $(STAMP)
-	@if [ -n "$$DOCKER_HOST" ]; then exec $(BIN)/python -m pytest -rs tests/integration/sandbox/docker; fi; \
-	export CUSTODY_ENGINE_DIR=$$(mktemp -d /tmp/custody-ci.XXXXXX); trap '.ci/engine stop' EXIT; \
-	DOCKER_HOST=$$(timeout -k 10 1200 .ci/engine start) && export DOCKER_HOST && \
-	$(BIN)/python -m pytest -rs tests/integration/sandbox/docker
+	.ci/engine run $(BIN)/python -m pytest -m docker
 
 test-model: $(STAMP)
 	$(BIN)/python -m pytest -m model --timeout 1200 -rs

@@ -69,7 +69,7 @@ def claims_of(policy: Policy, found: tuple[str, ...]) -> frozenset[str]:
         "memory-total": has_group or "no-fork" in names,
         "shared-kernel": not is_gvisor,
         "own-proc": "own-proc" in names or policy.backend == "docker",
-        "inodes": "mount-ns" in names and not is_gvisor,
+        "inodes": "mount-ns" in names,
         "uid-each": policy.backend != "landlock" and "user-ns" not in names,
         "root-looks": os.geteuid() == 0,
         "x86_64": platform.machine() == "x86_64",

@@ -22,6 +22,7 @@ BACKENDS = {
     "runc": {"backend": "docker", "runtime": "runc"},
     "runsc": {"backend": "docker", "runtime": "runsc"},
 }
+MARKS = dict.fromkeys(("runc", "runsc"), pytest.mark.docker)
 _unavailable: dict[str, str] = {}
 
 
@@ -48,7 +49,7 @@ def need(backend: str) -> None:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.id)
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", [pytest.param(name, marks=MARKS.get(name, ())) for name in BACKENDS])
 def test_an_attack_gets_nowhere(backend, attack):
     need(backend)
     with Scene() as scene:

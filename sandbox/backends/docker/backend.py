@@ -97,14 +97,7 @@ def _start(engine: engines.Engine, policy: Policy, container: settings.Container
         if process is not None and process.handle >= 0:
             os.close(process.handle)
         raise
-    names = readback.layers(
-        found,
-        uid=container.uid,
-        host_name=container.name,
-        runtime=policy.runtime,
-        limits=_expected(policy),
-        group=process.group,
-    )
+    names = readback.layers(found, _expected(policy, container), process.group)
     names += () if can_fork else ("no-fork",)
     guest.layers = (*names, "strict-language") if policy.language == "strict" else names
     return guest
@@ -147,16 +140,21 @@ def _orders(policy: Policy, container: settings.Container, *, can_fork: bool) ->
     return json.dumps(dataclasses.asdict(orders)).encode()
 
 
-def _expected(policy: Policy) -> dict[str, int]:
-    """The most that each limit may read back as."""
+def _expected(policy: Policy, container: settings.Container) -> readback.Expected:
     limits = policy.limits
-    return {
-        "core": 0,
-        "data": limits.memory_bytes,
-        "fsize": limits.workspace_bytes,
-        "nofile": limits.open_files,
-        "nproc": limits.processes + OWN_PROCESSES,
-    }
+    return readback.Expected(
+        uid=container.uid,
+        host_name=container.name,
+        runtime=policy.runtime,
+        limits={
+            "core": 0,
+            "data": limits.memory_bytes,
+            "fsize": limits.workspace_bytes,
+            "nofile": limits.open_files,
+            "nproc": limits.processes + OWN_PROCESSES,
+        },
+        spaces=settings.spaces(policy),
+    )
 
 
 def _filter(*, can_fork: bool) -> str | None:

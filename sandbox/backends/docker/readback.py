@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandbox.backends.docker.inside.confinement import TMP, WORKSPACE
+from sandbox.backends.docker.settings import Space
 from sandbox.policy import Runtime
 
 _NAMESPACES = {"mnt": "mount-ns", "pid": "pid-ns", "net": "net-ns", "ipc": "ipc-ns", "uts": "uts-ns"}
@@ -76,39 +76,44 @@ def _is_limited(name: str, directory: Path) -> bool:
     return False
 
 
-def layers(
-    found: dict[str, Any],
-    *,
-    uid: int,
-    host_name: str,
-    runtime: Runtime,
-    limits: dict[str, int],
-    group: Group | None,
-) -> tuple[str, ...]:
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What the guest must have seen of itself."""
+
+    uid: int
+    host_name: str
+    runtime: Runtime
+    # The most that each limit may read back as.
+    limits: dict[str, int]
+    spaces: dict[str, Space]
+
+
+def layers(found: dict[str, Any], expected: Expected, group: Group | None) -> tuple[str, ...]:
     """Return the names of the layers that hold; a fact that is missing or odd makes no layer."""
     sets = [int(line.partition(":")[2], 16) for line in found["capabilities"]]
+    uid, runtime = expected.uid, expected.runtime
     held = {
-        **_namespaces(found, host_name),
+        **_namespaces(found, expected),
         "uid": found["uids"] == [uid] and set(found["groups"]) <= {uid},
         "caps-empty": bool(sets) and not any(sets),
         "no-new-privs": found["no_new_privs"] == 1,
         f"landlock:{found['landlock']}": found["landlock"] >= 1,
         "seccomp": found["filtered"] and found["seccomp"] == 2,
-        "rlimits": all(0 <= found["limits"][name] <= most for name, most in limits.items()),
+        "rlimits": all(0 <= found["limits"][name] <= most for name, most in expected.limits.items()),
         f"runtime:{runtime}": _is_second_kernel(found) == (runtime == "runsc"),
     }
     names = [name for name, holds in held.items() if holds]
     return (*names, group.layer) if group is not None and group.layer else tuple(names)
 
 
-def _namespaces(found: dict[str, Any], host_name: str) -> dict[str, bool]:
+def _namespaces(found: dict[str, Any], expected: Expected) -> dict[str, bool]:
     """Each must not be this process's own, and show what such a namespace shows."""
     shows = {
-        "mnt": not _is_open_root(found["mounts"]),
+        "mnt": _is_closed_root(found, expected.spaces),
         "pid": bool(found["init"]),
         "net": set(found["interfaces"]) <= {"lo"},
         "ipc": True,
-        "uts": found["host_name"] == host_name,
+        "uts": found["host_name"] == expected.host_name,
     }
     return {layer: shows[kind] and _is_own(found, kind) for kind, layer in _NAMESPACES.items()}
 
@@ -126,11 +131,13 @@ def _is_own(found: dict[str, Any], kind: str) -> bool:
     )
 
 
-def _is_open_root(mounts: dict[str, list[str]]) -> bool:
-    """Whether the root can be written, or the workspace is anything but a file system of its own in memory."""
-    kind, options = mounts.get("/", ["", ""])
-    own = all(mounts.get(place, [""])[0] == "tmpfs" for place in (WORKSPACE, TMP))
-    return not kind or "ro" not in options.split(",") or not own
+def _is_closed_root(found: dict[str, Any], spaces: dict[str, Space]) -> bool:
+    """Whether the root is read-only and every place to write is a file system of the size that was asked for."""
+    kind, options = found["mounts"].get("/", ["", ""])
+    are_sized = all(
+        place in found["mounts"] and space.holds(*found["spaces"][place]) for place, space in spaces.items()
+    )
+    return bool(kind) and "ro" in options.split(",") and are_sized
 
 
 def _read(path: Path) -> str:

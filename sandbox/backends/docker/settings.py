@@ -15,6 +15,8 @@ _LIBRARIES = "/opt/libraries"
 _UID_BASE, _UIDS = 0x78000000, 1 << 26  # far from people's uids and from those of the namespaces backend
 _SMALL_UID_BASE, _SMALL_UIDS = 20_000, 40_000  # where an engine maps only the usual 65536 ids
 _TMP_INODES = 4096
+_PAGE_BYTES = 4096
+_SEALED = "nosuid,nodev,noexec"
 #: So that a cell meets MemoryError at its own limit before the group's killer comes; gVisor's kernel lives in the group.
 _MEMORY_HEADROOM = {"runc": 48 << 20, "runsc": 64 << 20}
 #: Threads of the runtime itself while it starts, and of gVisor's kernel for as long as it lives.
@@ -81,8 +83,6 @@ def configuration(policy: Policy, container: Container, *, image_name: str) -> d
 def _host_configuration(policy: Policy, container: Container) -> dict[str, Any]:
     limits = policy.limits
     memory = limits.memory_bytes + _MEMORY_HEADROOM[policy.runtime]
-    own = f"mode=0700,uid={container.uid},gid={container.uid}"
-    sealed = "rw,nosuid,nodev,noexec"
     filters = profile()
     return {
         "Runtime": policy.runtime,
@@ -97,11 +97,10 @@ def _host_configuration(policy: Policy, container: Container) -> dict[str, Any]:
         "PidsLimit": limits.processes + OWN_PROCESSES + _RUNTIME_TASKS[policy.runtime],
         "OomKillDisable": False,
         "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],
-        "Tmpfs": {
-            WORKSPACE: f"{sealed},size={limits.workspace_bytes},nr_inodes={limits.workspace_inodes},{own}",
-            TMP: f"{sealed},size={limits.tmp_bytes},nr_inodes={_TMP_INODES},{own}",
-        },
-        "Mounts": [_mount(bind) for bind in _with_submounts(container.binds)],
+        "Mounts": [
+            *(_mount(bind) for bind in _with_submounts(container.binds)),
+            *(_memory(place, space, container.uid) for place, space in spaces(policy).items()),
+        ],
         "MaskedPaths": ["/sys", *_proc_entries()],
         "ReadonlyPaths": [],
         "LogConfig": {"Type": "none", "Config": {}},  # a log file would grow without end on the host's disk
@@ -111,6 +110,40 @@ def _host_configuration(policy: Policy, container: Container) -> dict[str, Any]:
         "DnsSearch": ["."],
         "ExtraHosts": [],
         "Init": False,
+    }
+
+
+@dataclass(frozen=True)
+class Space:
+    """What a place to write may hold."""
+
+    size_bytes: int
+    files: int
+
+    def holds(self, size_bytes: int, files: int) -> bool:
+        """Say whether a file system of this size is one, and no larger."""
+        return 0 < size_bytes < self.size_bytes + _PAGE_BYTES and 0 < files <= self.files
+
+
+def spaces(policy: Policy) -> dict[str, Space]:
+    limits = policy.limits
+    return {
+        WORKSPACE: Space(limits.workspace_bytes, limits.workspace_inodes),
+        TMP: Space(limits.tmp_bytes, _TMP_INODES),
+    }
+
+
+def _memory(place: str, space: Space, uid: int) -> dict[str, Any]:
+    """A file system in memory that the engine mounts outside and removes with the container.
+
+    Not one of the container's own making: gVisor's would bound bytes and not the number of files.
+    """
+    size = f"size={space.size_bytes},nr_inodes={space.files}"
+    options = {"type": "tmpfs", "device": "tmpfs", "o": f"{_SEALED},{size},mode=0700,uid={uid},gid={uid}"}
+    return {
+        "Type": "volume",
+        "Target": place,
+        "VolumeOptions": {"NoCopy": True, "DriverConfig": {"Name": "local", "Options": options}},
     }
 
 

@@ -4,23 +4,22 @@ import contextlib
 import dataclasses
 import os
 import socket
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.artifacts import Collected, remove_tree
 from sandbox.backends.landlock import workspaces
 from sandbox.backends.landlock.plan import LandlockPlan
-from sandbox.backends.namespaces import zygote_client
 from sandbox.backends.namespaces.plan import Bind
+from sandbox.backends.namespaces.zygote_client import Guest as Spawned
+from sandbox.backends.namespaces.zygotes import Zygotes
 from sandbox.backends.port import Ending, Guest
 from sandbox.ending import read_ending
-from sandbox.errors import SandboxUnavailable
 from sandbox.planning import plan_for
 from sandbox.policy import ArtifactLimits, Policy
 from sandbox.strictness import package_directory
 
-_PROGRAM = Path(__file__).with_name("zygote.py")
+zygotes = Zygotes(Path(__file__).with_name("zygote.py"))
 _watch = workspaces.Watch()
 
 
@@ -28,7 +27,7 @@ _watch = workspaces.Watch()
 class LandlockGuest:
     """A guest of the zygote, and the directory that is its workspace until it is released."""
 
-    process: zygote_client.Guest
+    process: Spawned
     workspace: Path
     reason: str = ""
     is_released: bool = False
@@ -77,6 +76,9 @@ class LandlockGuest:
     def collect(self, into: Path, limits: ArtifactLimits) -> Collected:
         return self.process.collect(into, limits)
 
+    def __del__(self) -> None:
+        self.release()  # of a session that was killed and never closed
+
     def release(self) -> None:
         self.process.release()
         _watch.forget(self.workspace)
@@ -90,7 +92,7 @@ class LandlockGuest:
 def open_guest(policy: Policy) -> Guest:
     workspace = workspaces.make()
     try:
-        guest = LandlockGuest(_spawn(_plan(policy, workspace)), workspace)
+        guest = LandlockGuest(zygotes.spawn(_plan(policy, workspace)), workspace)
     except BaseException:
         remove_tree(workspace)
         raise
@@ -111,40 +113,5 @@ def _plan(policy: Policy, workspace: Path) -> LandlockPlan:
     return LandlockPlan(**values, workspace=str(workspace))
 
 
-class _Current:
-    """The zygote of this process; a forked worker starts its own."""
-
-    lock = threading.Lock()
-    zygote: zygote_client.Zygote | None = None
-
-
-def _zygote() -> zygote_client.Zygote:
-    with _Current.lock:
-        current = _Current.zygote
-        if current is None or current.owner != os.getpid() or current.is_ended.is_set():
-            _Current.zygote = current = zygote_client.Zygote(program=_PROGRAM)
-        return current
-
-
-def _spawn(plan: LandlockPlan) -> zygote_client.Guest:
-    """Return a confined guest; a zygote found dead is replaced once."""
-    asked = _zygote()
-    try:
-        return asked.spawn(plan)
-    except ConnectionError:
-        asked.close()
-        asked.is_ended.set()
-    try:
-        return _zygote().spawn(plan)
-    except ConnectionError:
-        raise SandboxUnavailable("the zygote died while it made a sandbox, twice", layer="zygote") from None
-
-
 def warm() -> None:
-    """Start the zygote beside what the caller does next; why it would not start is told by the first session."""
-
-    def start() -> None:
-        with contextlib.suppress(SandboxUnavailable, OSError):
-            _zygote()
-
-    threading.Thread(target=start, daemon=True, name="sandbox-warm").start()
+    zygotes.warm()

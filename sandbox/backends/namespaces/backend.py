@@ -4,21 +4,25 @@ import atexit
 import dataclasses
 import os
 import threading
+from pathlib import Path
 
 from sandbox import planning
-from sandbox.backends.namespaces import zygote_client
 from sandbox.backends.namespaces.plan import Plan
+from sandbox.backends.namespaces.zygote_client import Guest as Spawned
+from sandbox.backends.namespaces.zygotes import Zygotes
 from sandbox.backends.port import Guest
 from sandbox.errors import SandboxUnavailable
 from sandbox.policy import Policy
 from sandbox.pool import Pool
+
+zygotes = Zygotes(Path(__file__).with_name("zygote.py"))
 
 
 class _Current:
     """The pool of this process, made when one is first asked for."""
 
     lock = threading.Lock()
-    pool: Pool[Plan, zygote_client.Guest] | None = None
+    pool: Pool[Plan, Spawned] | None = None
 
 
 def _forget_parents_pool() -> None:
@@ -34,14 +38,14 @@ def open_guest(policy: Policy) -> Guest:
     ready = None if _Current.pool is None else _Current.pool.take(plan.shape)
     if ready is not None and _is_made_fit(ready, plan):
         return ready
-    return zygote_client.spawn(plan)
+    return zygotes.spawn(plan)
 
 
-def _is_made_fit(guest: zygote_client.Guest, plan: Plan) -> bool:
+def _is_made_fit(guest: Spawned, plan: Plan) -> bool:
     """Bring the plan's evidence into a ready guest. One that cannot get it is thrown away, never used without."""
     try:
         if plan.evidence:
-            zygote_client.bring_in(guest, plan)
+            zygotes.bring_in(guest, plan)
         else:
             guest.forget_namespaces()
     except BaseException as error:
@@ -54,7 +58,7 @@ def _is_made_fit(guest: zygote_client.Guest, plan: Plan) -> bool:
 
 
 def warm() -> None:
-    zygote_client.warm()
+    zygotes.warm()
 
 
 def keep_ready(policy: Policy, size: int) -> None:
@@ -62,7 +66,7 @@ def keep_ready(policy: Policy, size: int) -> None:
     pool().keep(planning.plan_for(policy).shape, size)
 
 
-def pool() -> Pool[Plan, zygote_client.Guest]:
+def pool() -> Pool[Plan, Spawned]:
     with _Current.lock:
         if _Current.pool is None:
             _Current.pool = Pool(_make)
@@ -70,5 +74,5 @@ def pool() -> Pool[Plan, zygote_client.Guest]:
         return _Current.pool
 
 
-def _make(shape: Plan) -> zygote_client.Guest:
-    return zygote_client.spawn(dataclasses.replace(shape, name=planning.new_name()))
+def _make(shape: Plan) -> Spawned:
+    return zygotes.spawn(dataclasses.replace(shape, name=planning.new_name()))

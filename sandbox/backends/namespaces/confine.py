@@ -56,10 +56,12 @@ def prepare_template() -> Template:
     fixed, covered = root.interpreter_binds(), root.foreign_packages()
     base = None
     if os.geteuid() == 0:
-        # Slave, not private: evidence on a file system mounted later must be found.
-        kernel.unshare(kernel.CLONE_NEWNS)
-        kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_SLAVE)
-        base = root.build_fixed(root.Trees(fixed, id_maps={}), over=root.out_of_the_way(), covered=covered)
+        with layer("mount-ns"):
+            kernel.unshare(kernel.CLONE_NEWNS)
+            # Slave, not private: evidence on a file system mounted later must be found.
+            kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_SLAVE)
+            trees = root.Trees(fixed, id_maps={})
+            base = root.build_fixed(trees, over=root.out_of_the_way(), covered=covered)
         kernel.empty_bounding_set()
     return Template(
         fixed=fixed,

@@ -5,6 +5,7 @@ Run as a script. It never sees a secret, starts no thread, and ends when its wor
 
 import gc
 import importlib
+import json
 import os
 import signal
 import socket
@@ -75,7 +76,12 @@ def main(nursery: str = "sandbox.backends.namespaces.nursery") -> None:
     control = socket.socket(fileno=os.dup(0))
     os.dup2(null, 0)
     _stand_in_package()
-    zygote = importlib.import_module(nursery).Nursery()
+    try:
+        zygote = importlib.import_module(nursery).Nursery()
+    except Exception as failure:
+        reason = {"failed": getattr(failure, "layer", "zygote"), "message": str(failure)}
+        control.send(json.dumps(reason).encode())
+        raise
     for name in _PRELOADED:
         importlib.import_module(name)
     if (_PACKAGE / "guest" / "names.py").exists():

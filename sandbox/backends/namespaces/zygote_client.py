@@ -1,4 +1,4 @@
-"""The worker's side of the zygote: start it once per process, ask it for sandboxes. Blocking, thread-safe."""
+"""The worker's side of one zygote: start it, ask it for sandboxes. Blocking, thread-safe."""
 
 import contextlib
 import json
@@ -22,7 +22,6 @@ from sandbox.policy import ArtifactLimits
 
 _START_SECONDS = 30.0
 _SPAWN_SECONDS = 20.0
-_PROGRAM = Path(__file__).with_name("zygote.py")
 
 
 @dataclass
@@ -107,8 +106,7 @@ class Zygote:
     death signal to the thread that made it, so a worker's passing thread must not be the one.
     """  # noqa: D205
 
-    owner: int = field(default_factory=os.getpid)
-    program: Path = _PROGRAM
+    program: Path
     pid: int = 0
     failure: str = ""
     is_ended: threading.Event = field(default_factory=threading.Event)
@@ -118,10 +116,14 @@ class Zygote:
         self._control.settimeout(_START_SECONDS)
         self._sending = threading.Lock()
         threading.Thread(target=self._keep, args=(theirs,), daemon=True, name="sandbox-zygote").start()
+        answer = b""
         with contextlib.suppress(OSError):
-            if self._control.recv(64) == b"ready":
-                return
+            answer = self._control.recv(1 << 16)
+        if answer == b"ready":
+            return
         self._control.close()
+        if answer:
+            raise _failure(json.loads(answer))
         self.is_ended.wait(1.0)
         raise SandboxUnavailable(f"the zygote did not start: {self.failure or 'no answer'}", layer="zygote")
 
@@ -210,6 +212,12 @@ def _complete(guest: Guest) -> Guest:
     return guest
 
 
+def _failure(message: dict[str, str]) -> SandboxUnavailable:
+    layer = message["failed"]
+    words = f"the sandbox could not be made: {message['message']}. {how_to_get(layer)}"
+    return SandboxUnavailable(words.strip(), layer=layer)
+
+
 def _note(guest: Guest, text: bytes, descriptors: list[int]) -> None:
     if not text:
         raise ConnectionResetError("the zygote ended")
@@ -226,69 +234,7 @@ def _note(guest: Guest, text: bytes, descriptors: list[int]) -> None:
                 f"evidence {source!r} cannot be read with the sandbox's uid, and its file system cannot map ids:"
                 " make it readable for others, or copy it to a local file system"
             )
-        case {"failed": layer, "message": reason}:
-            raise SandboxUnavailable(
-                f"the sandbox could not be made: {reason}. {how_to_get(layer)}".strip(), layer=layer
-            )
+        case {"failed": _} as message:
+            raise _failure(message)
         case message:
             raise SandboxUnavailable(f"the sandbox ended while it was made: {message!r}", layer="zygote")
-
-
-class _Current:
-    """The zygote of this process; a forked worker starts its own."""
-
-    lock = threading.Lock()
-    zygote: Zygote | None = None
-
-
-def _forget_parents_zygote() -> None:
-    """A lock that another thread of the parent held would never be free in the child."""
-    _Current.lock = threading.Lock()
-    _Current.zygote = None
-
-
-os.register_at_fork(after_in_child=_forget_parents_zygote)
-
-
-def zygote() -> Zygote:
-    """Return the running zygote, starting or restarting it."""
-    with _Current.lock:
-        current = _Current.zygote
-        if current is None or current.owner != os.getpid() or current.is_ended.is_set():
-            _Current.zygote = current = Zygote()
-        return current
-
-
-def bring_in(guest: Guest, plan: Plan) -> None:
-    """Give a pooled guest its evidence, or raise: a guest is never used without."""
-    try:
-        zygote().bring_in(guest, plan)
-    except OSError as error:
-        raise SandboxUnavailable(
-            f"evidence could not be brought into a ready sandbox: {error}", layer="late-evidence"
-        ) from None
-    guest.forget_namespaces()
-
-
-def warm() -> None:
-    """Start the zygote beside what the caller does next. Why it would not start is told by the first session."""
-
-    def start() -> None:
-        with contextlib.suppress(SandboxUnavailable, OSError):
-            zygote()
-
-    threading.Thread(target=start, daemon=True, name="sandbox-warm").start()
-
-
-def spawn(plan: Plan) -> Guest:
-    """Return a confined guest; a zygote found dead is replaced once."""
-    asked = zygote()
-    try:
-        return asked.spawn(plan)
-    except ConnectionError:
-        asked.close()
-        asked.is_ended.set()
-    try:
-        return zygote().spawn(plan)
-    except ConnectionError:
-        raise SandboxUnavailable("the zygote died while it made a sandbox, twice", layer="zygote") from None

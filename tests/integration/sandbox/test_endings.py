@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandbox import Finished, HostCall, Limits, Policy, open_session
-from sandbox.backends.namespaces import cgroups, zygote_client
+from sandbox.backends.namespaces import backend, cgroups
 
 
 def processes_of_session(leader: int) -> list[int]:
@@ -213,12 +213,12 @@ def test_the_cpu_limit_ends_the_code(in_box):
 
 WORKER = """
 import asyncio, sandbox
-from sandbox.backends.namespaces import zygote_client
+from sandbox.backends.namespaces import backend
 async def main():
     sessions = [await sandbox.open_session(sandbox.Policy()) for _ in range(3)]
     code = "import os, time\\nif os.fork() == 0:\\n    os.setsid()\\n    while True: pass\\nprint('up', flush=True)\\nsum(range(10**11))"
     async for event in sessions[0].execute(code, deadline_seconds=600):
-        print(zygote_client.zygote().pid, *(s.pid for s in sessions), flush=True)
+        print(backend.zygotes.current().pid, *(s.pid for s in sessions), flush=True)
 asyncio.run(main())
 """
 
@@ -239,7 +239,7 @@ def test_kill_9_of_the_worker_leaves_nothing_alive():
 def test_kill_9_of_the_zygote_ends_its_sandboxes_and_the_next_session_gets_a_new_one():
     async def main():
         session = await open_session(Policy())
-        first = zygote_client.zygote().pid
+        first = backend.zygotes.current().pid
         namespace = namespace_of(session.pid)
         os.kill(first, signal.SIGKILL)
 
@@ -247,7 +247,7 @@ def test_kill_9_of_the_zygote_ends_its_sandboxes_and_the_next_session_gets_a_new
         successor = await open_session(Policy())
         events = [event async for event in successor.execute("1", deadline_seconds=5)]
         assert events[-1].outcome == "ok"
-        assert zygote_client.zygote().pid != first
+        assert backend.zygotes.current().pid != first
         await session.close()
         await successor.close()
         assert leftover_groups(os.getpid()) == []
@@ -259,7 +259,7 @@ def test_the_end_of_the_thread_that_opened_the_first_session_ends_nothing():
     """The kernel's death signal follows the thread that forked, so that thread must not be a passing one."""
     program = """
 import asyncio, threading, sandbox
-from sandbox.backends.namespaces import zygote_client
+from sandbox.backends.namespaces import backend
 def open_and_close():
     asyncio.run(main())
 async def main():
@@ -270,7 +270,7 @@ for _ in range(2):
     thread = threading.Thread(target=open_and_close)
     thread.start()
     thread.join()
-    print(zygote_client.zygote().pid)
+    print(backend.zygotes.current().pid)
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     first, zygote, second, same_zygote = run.stdout.split()

@@ -14,7 +14,7 @@ import pytest
 
 import sandbox
 from sandbox import EvidenceUnreadable, Limits, Mount, Policy, PolicyError, SandboxUnavailable, open_session
-from sandbox.backends.namespaces import backend, zygote_client
+from sandbox.backends.namespaces import backend
 from sandbox.planning import plan_for
 from sandbox.policy import REQUIRED_LAYERS
 
@@ -141,7 +141,7 @@ def test_where_evidence_cannot_come_late_a_new_sandbox_is_made_with_it(pooled, t
     def refuse(*_):
         raise SandboxUnavailable("not here", layer="late-evidence")
 
-    monkeypatch.setattr(zygote_client, "bring_in", refuse)
+    monkeypatch.setattr(backend.zygotes, "bring_in", refuse)
 
     async def main():
         before = ready(pooled)
@@ -172,7 +172,7 @@ def test_a_dead_sandbox_is_replaced_and_never_handed_out(pooled):
 
 def test_the_pool_survives_its_zygote(pooled):
     before = ready(pooled)
-    os.kill(zygote_client.zygote().pid, signal.SIGKILL)
+    os.kill(backend.zygotes.current().pid, signal.SIGKILL)
 
     assert wait_until(lambda: len(set(ready(pooled)) - set(before)) == 2)
 

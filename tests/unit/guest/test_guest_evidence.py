@@ -185,7 +185,8 @@ class TestDocuments:
                 file.write(b"needle\n")
                 file.truncate((1 << 20) + 10)
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+        taken = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (taken + 40, hard))
         try:
             hits = list(Evidence(tmp_path).search("needle", binary=True))
             assert [hit.text for hit in hits] == ["needle"] * 80

@@ -16,6 +16,7 @@ from sandbox.backends.docker import readback, settings
 from sandbox.backends.docker.attached import Attached
 from sandbox.backends.docker.inside import records
 from sandbox.backends.docker.profile import profile
+from sandbox.backends.docker.settings import Space
 from sandbox.backends.namespaces.syscalls import ALLOWED, REFUSED
 
 
@@ -107,6 +108,10 @@ def a_configuration(**policy):
     return container, settings.configuration(policy, container, image_name="image")["HostConfig"]
 
 
+def options(mount) -> str:
+    return mount["VolumeOptions"]["DriverConfig"]["Options"]["o"]
+
+
 def test_a_container_is_closed_on_every_side():
     container, host = a_configuration()
 
@@ -114,7 +119,8 @@ def test_a_container_is_closed_on_every_side():
     assert (host["IpcMode"], host["Privileged"], host["LogConfig"]["Type"]) == ("none", False, "none")
     assert "no-new-privileges" in host["SecurityOpt"]
     assert host["MemorySwap"] == host["Memory"]
-    assert all("noexec" in options and "nosuid" in options for options in host["Tmpfs"].values())
+    assert [mount["Target"] for mount in host["Mounts"]] == ["/workspace", "/tmp"]
+    assert all("nosuid,nodev,noexec" in options(mount) for mount in host["Mounts"])
     assert {"/sys", "/proc/sys", "/proc/version"} <= set(host["MaskedPaths"])
     assert not {"/proc/self", "/proc/1"} & set(host["MaskedPaths"])
     assert container.uid >= 0x78000000
@@ -127,18 +133,19 @@ def test_limits_reach_the_engine():
 
     assert 1 << 28 < host["Memory"] <= (1 << 28) + (64 << 20)
     assert 7 < host["PidsLimit"] < 40
-    assert "size=1048576,nr_inodes=9" in host["Tmpfs"]["/workspace"]
+    assert "size=1048576,nr_inodes=9" in options(host["Mounts"][0])
 
 
 def test_every_bind_is_read_only_and_what_is_mounted_below_gets_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(settings, "_mount_points", lambda: ["/", str(tmp_path / "sub"), "/elsewhere"])
     _, host = a_configuration(evidence=(Mount(source=str(tmp_path), target="tree"),))
 
-    assert [(bind["Source"], bind["Target"]) for bind in host["Mounts"]] == [
+    binds = [mount for mount in host["Mounts"] if mount["Type"] == "bind"]
+    assert [(bind["Source"], bind["Target"]) for bind in binds] == [
         (str(tmp_path), "/evidence/tree"),
         (str(tmp_path / "sub"), "/evidence/tree/sub"),
     ]
-    assert all(bind["ReadOnly"] and bind["BindOptions"]["NonRecursive"] for bind in host["Mounts"])
+    assert all(bind["ReadOnly"] and bind["BindOptions"]["NonRecursive"] for bind in binds)
 
 
 FACTS = {
@@ -150,6 +157,7 @@ FACTS = {
     "no_new_privs": 1,
     "namespaces": dict.fromkeys(("mnt", "pid", "net", "ipc", "uts", "user"), "x:[1]"),
     "mounts": {"/": ["overlay", "ro,relatime"], "/workspace": ["tmpfs", "rw"], "/tmp": ["tmpfs", "rw"]},
+    "spaces": {"/workspace": [1 << 20, 30], "/tmp": [4096, 4]},
     "interfaces": ["lo"],
     "host_name": "box",
     "kernel": [platform.release(), platform.version()],
@@ -162,7 +170,14 @@ FACTS = {
 
 def judged(**changed) -> set[str]:
     facts = {**FACTS, **changed}
-    return set(readback.layers(facts, uid=7, host_name="box", runtime="runc", limits={"core": 0}, group=None))
+    expected = readback.Expected(
+        uid=7,
+        host_name="box",
+        runtime="runc",
+        limits={"core": 0},
+        spaces={"/workspace": Space(1 << 20, 30), "/tmp": Space(4000, 4)},
+    )
+    return set(readback.layers(facts, expected, None))
 
 
 def own(kind: str) -> str:
@@ -173,7 +188,10 @@ def own(kind: str) -> str:
     ("layer", "changed"),
     [
         ("mount-ns", {"mounts": {**FACTS["mounts"], "/": ["overlay", "rw,relatime"]}}),
-        ("mount-ns", {"mounts": {**FACTS["mounts"], "/workspace": ["ext4", "rw"]}}),
+        ("mount-ns", {"mounts": {"/": ["overlay", "ro"], "/tmp": ["tmpfs", "rw"]}}),
+        ("mount-ns", {"spaces": {**FACTS["spaces"], "/workspace": [2 << 20, 30]}}),
+        ("mount-ns", {"spaces": {**FACTS["spaces"], "/workspace": [1 << 20, 31]}}),
+        ("mount-ns", {"spaces": {**FACTS["spaces"], "/tmp": [4096, 0]}}),
         ("mount-ns", {"namespaces": {**FACTS["namespaces"], "mnt": own("mnt")}}),
         ("pid-ns", {"init": False}),
         ("pid-ns", {"namespaces": {**FACTS["namespaces"], "pid": own("pid")}}),

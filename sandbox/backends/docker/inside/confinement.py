@@ -108,6 +108,7 @@ def facts() -> dict[str, Any]:
         "no_new_privs": kernel.prctl(_PR_GET_NO_NEW_PRIVS),
         "namespaces": {name: _link(f"/proc/self/ns/{name}") for name in _NAMESPACES},
         "mounts": _mounts(),
+        "spaces": {place: _space(place) for place in (WORKSPACE, TMP)},
         "interfaces": [
             line.partition(":")[0].strip() for line in _read("/proc/self/net/dev").splitlines()[2:]
         ],
@@ -140,6 +141,12 @@ def _mounts() -> dict[str, list[str]]:
         if fields[4] in {"/", WORKSPACE, TMP}:
             found[fields[4]] = [right.split(" ")[0], fields[5]]
     return found
+
+
+def _space(place: str) -> list[int]:
+    """Return how many bytes and how many files a file system can hold."""
+    held = os.statvfs(place)
+    return [held.f_blocks * held.f_frsize, held.f_files]
 
 
 def _read(path: str) -> str:

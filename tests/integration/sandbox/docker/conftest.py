@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,13 @@ import sandbox
 from sandbox import Finished, HostCall, Output, Policy, Session
 from sandbox.backends.docker import engine as engines
 from sandbox.backends.docker import owners
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what lies in this folder: the hook is handed every test of the run."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.docker)
 
 
 @pytest.fixture(params=["runc", "runsc"])

@@ -239,12 +239,7 @@ def test_disk_is_bounded(in_box, place):
     in_box(story, limits=Limits(workspace_bytes=8 << 20, tmp_bytes=8 << 20))
 
 
-def test_many_files_are_bounded(in_box, runtime):
-    if runtime == "runsc":
-        pytest.skip(
-            "this gVisor bounds the memory of a tmpfs and not its number of files: the control group does"
-        )
-
+def test_many_files_are_bounded(in_box):
     async def story(box):
         code = (
             "n = 0\n"
