@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.backends.namespaces import kernel, landlock, root, seccomp, syscalls
+from sandbox.backends.namespaces import kernel, landlock, root, seccomp, syscalls, tiny_init
 from sandbox.backends.namespaces.plan import Bind, Plan
 
 _UID_BASE = 0x70000000  # plus a pid: unique among the sandboxes alive on this kernel, far from people's uids
@@ -41,6 +41,8 @@ class Template:
     uids: tuple[tuple[int, int], ...]
     owner: tuple[int, int]
     hard_limits: dict[int, int]
+    # What stays mapped when pid 1 gives up its interpreter; None: it cannot here.
+    kernel_pages: tuple[int, int] | None
 
     @property
     def is_root(self) -> bool:
@@ -72,6 +74,7 @@ def prepare_template() -> Template:
         uids=_mapped_uids(),
         owner=(os.geteuid(), os.getegid()),
         hard_limits={limit: resource.getrlimit(limit)[1] for limit in _LIMITED},
+        kernel_pages=tiny_init.kernel_pages(),
     )
 
 

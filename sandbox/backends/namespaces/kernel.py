@@ -1,6 +1,7 @@
 """System calls that Python does not offer, through ctypes. Knows numbers and errnos, no policy."""
 
 import ctypes
+import mmap
 import os
 import platform
 import signal
@@ -64,6 +65,19 @@ def mount(source: str, target: str, *, kind: str | None = None, flags: int = 0, 
         os.fsencode(source), os.fsencode(target), encoded_kind, _ulong(flags), os.fsencode(data)
     )
     _checked(result, f"mount {target}")
+
+
+def make_executable(address: int, length: int) -> None:
+    protection = mmap.PROT_READ | mmap.PROT_EXEC
+    _checked(_libc.mprotect(ctypes.c_void_p(address), _ulong(length), protection), "mprotect")
+
+
+def has_restartable_sequences() -> bool:
+    """Say whether the C library has told the kernel of memory that it writes to whenever this thread is moved."""
+    try:
+        return bool(ctypes.c_uint.in_dll(_libc, "__rseq_size").value)
+    except ValueError:
+        return False
 
 
 def unshare(flags: int) -> None:

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sandbox.backends.namespaces import cgroups, confine, kernel
+from sandbox.backends.namespaces import cgroups, confine, kernel, tiny_init
 from sandbox.backends.namespaces.plan import Plan
 
 PrepareGuest = Callable[[Plan, int], Callable[[], None]]
@@ -95,7 +95,7 @@ def _be_init(birth: Birth) -> None:
         tell(report, {"runner": child}, handle, confined.workspace, *confined.namespaces)
         kernel.close_all_but(())
         confine.install_filter(birth.template, allow_fork=False)
-        status = _reap(child)
+        status = _reap(child, birth.template.kernel_pages)
     except (confine.LayerFailed, OSError) as failure:
         tell_failure(report, failure)
     finally:
@@ -151,8 +151,13 @@ def unreadable(plan: Plan) -> str | None:
     return None
 
 
-def _reap(runner: int) -> int:
-    """Reap every orphan; return when the runner ends, with a status the zygote can pass on."""
+def _reap(runner: int, kept: tuple[int, int] | None) -> int:
+    """Reap every orphan; end when the runner ends, with a status the zygote can pass on."""
+    if kept is not None:
+        with contextlib.suppress(
+            OSError
+        ):  # some systems let no memory become code: then the interpreter waits itself
+            tiny_init.become(runner, kept=kept)
     while True:
         pid, status = os.wait()
         if pid == runner:

@@ -137,7 +137,12 @@ class Zygote:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 # One arena: a second, for the reader thread, would cost each sandbox memory and speed up nothing.
-                env={"PYTHONHASHSEED": "0", "MALLOC_ARENA_MAX": "1"},
+                # No restartable sequences: the kernel would write to memory that pid 1 gives up.
+                env={
+                    "PYTHONHASHSEED": "0",
+                    "MALLOC_ARENA_MAX": "1",
+                    "GLIBC_TUNABLES": "glibc.pthread.rseq=0",
+                },
                 cwd="/",
                 start_new_session=True,
             )

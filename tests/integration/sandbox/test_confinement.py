@@ -1,6 +1,7 @@
 """The forbidden things, tried from inside a real sandbox: each must fail, or the test does."""
 
 import os
+import platform
 import socket
 import subprocess
 import sys
@@ -365,3 +366,17 @@ def test_an_ordinary_user_gets_a_sandbox_through_a_user_namespace(tmp_path_facto
     assert output.startswith("1000 shown")
     assert "BlockingIOError" in rest[0]
     assert "survivors=()" in rest[1]
+
+
+def mapped_by(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/maps").read_text().splitlines()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="elsewhere pid 1 is an interpreter")
+@pytest.mark.skipif(not IS_ROOT, reason="only root may look")
+def test_pid_1_holds_nothing_but_the_loop_in_which_it_waits(in_box):
+    async def story(box):
+        await box.run("1")
+        assert len([line for line in mapped_by(box.session.pid) if "[v" not in line]) == 2
+
+    in_box(story)
