@@ -6,6 +6,7 @@ import logging
 import os
 import select
 import threading
+import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -14,6 +15,7 @@ from sandbox.errors import SandboxError
 
 _log = logging.getLogger(__name__)
 _RETRY_MILLISECONDS = 1_000
+_BREATH_SECONDS = 0.005  # whoever took a guest gets going before the next is made beside it
 
 Shape = TypeVar("Shape")
 Kept = TypeVar("Kept", bound=Guest)
@@ -125,6 +127,7 @@ class Pool(Generic[Shape, Kept]):
         waiter.poll(milliseconds)
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake)
+            time.sleep(_BREATH_SECONDS)
 
 
 def _is_gone(guest: Guest) -> bool:

@@ -45,9 +45,9 @@ class Console:
             names.install(self._module.__dict__, evidence_root=evidence_root, workspace=workspace)
 
     def take_over(self) -> None:
-        """Make this process the one in which the cells run."""
+        """Make this process the one in which the cells run, or the one from which those are forked."""
         sys.modules["__main__"] = self._module
-        sys.stdin = open("/dev/null", encoding="utf-8")  # noqa: PTH123, SIM115 - lives as long as the process
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
         self._streams = CellStream(1, running=self._running), CellStream(2, running=self._running)
         carry_cell_into_threads()
         self._language.enter(self._module.__dict__)

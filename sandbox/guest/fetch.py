@@ -126,7 +126,7 @@ class Web:
         loaded = sys.modules.get(_URLLIB)
         if loaded is not None:
             self.install_opener(loaded)
-        else:
+        elif not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
             sys.meta_path.insert(0, _AfterImport(self.install_opener))
 
     def install_opener(self, request: ModuleType) -> None:

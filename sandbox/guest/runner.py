@@ -164,10 +164,12 @@ def furnished_console(
     workspace: str,
     temporary: str = "/tmp",  # noqa: S108 - the sandbox's own
 ) -> Console:
-    """Return a console with its names: the part of the preparation that can be done before there is a session."""
+    """Return a console with its names that has taken over: what of the preparation can be done before there is a session."""
     places = language.Places(evidence=evidence_root, workspace=workspace, temporary=temporary)
     console = Console(language.choose(speech, places))
     console.furnish(evidence_root=evidence_root, workspace=workspace)
+    console.take_over()
+    Web(calls.host_call).carry_urllib()
     return console
 
 
@@ -206,6 +208,4 @@ def prepare(surroundings: Surroundings, channel_fd: int, *, console: Console | N
             workspace=surroundings.workspace,
             temporary=surroundings.temporary,
         )
-    console.take_over()
-    Web(calls.host_call).carry_urllib()
     return Runner(channel, console, calls_in_flight=surroundings.calls_in_flight)

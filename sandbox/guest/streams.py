@@ -41,7 +41,9 @@ class CellStream(io.TextIOWrapper):
 
 
 def carry_cell_into_threads() -> None:
-    """Start threads and pool work in the context of the code that asked for them."""
+    """Start threads and pool work in the context of the code that asked for them. Once is enough, also for forks."""
+    if hasattr(threading.Thread.start, "__wrapped__"):
+        return
     start: Callable[[threading.Thread], None] = threading.Thread.start
     submit: Callable[..., Future[Any]] = ThreadPoolExecutor.submit
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sandbox.backends.namespaces.syscalls import ALLOWED, AUDIT_ARCH, EXAMINED, REFUSED
 
-LOAD, JUMP, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_SET, RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
+LOAD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 _ERRNO = 0x00050000
 REFUSE = _ERRNO | errno.EPERM
@@ -72,7 +72,7 @@ def build(machine: str, *, allow_fork: bool) -> Program:
     program = _prologue(machine)
     for name, body in rules.items():
         program += [Instruction(JUMP_EQUAL, 0, len(body), examined[name]), *body]
-    return program + _tree(sorted(_verdicts(machine, fork_verdict).items()))
+    return program + _tree(_ranges(_verdicts(machine, fork_verdict)))
 
 
 def _verdicts(machine: str, fork_verdict: int) -> dict[int, int]:
@@ -149,19 +149,22 @@ def _read_only_limits() -> Program:
     ]
 
 
-def _tree(items: list[tuple[int, int]]) -> Program:
-    """Search by halves; a jump reaches 255 instructions, so a longer left half is stepped over with JUMP."""
-    if len(items) == 1:
-        ((number, verdict),) = items
-        return [Instruction(JUMP_EQUAL, 0, 1, number), _return(verdict), _return(UNKNOWN)]
-    middle = len(items) // 2
-    left, right = _tree(items[:middle]), _tree(items[middle:])
-    pivot = items[middle][0]
-    if len(left) <= 255:
-        return [Instruction(JUMP_AT_LEAST, len(left), 0, pivot), *left, *right]
-    return [
-        Instruction(JUMP_AT_LEAST, 0, 1, pivot),
-        Instruction(JUMP, 0, 0, len(left)),
-        *left,
-        *right,
-    ]
+def _ranges(verdicts: dict[int, int]) -> list[tuple[int, int]]:
+    """List (first number, verdict) of runs with one verdict, so that the program is short: the kernel translates it each time."""
+    found = [(0, UNKNOWN)]
+    for number in sorted({*verdicts, *(number + 1 for number in verdicts)}):
+        verdict = verdicts.get(number, UNKNOWN)
+        if verdict != found[-1][1]:
+            found.append((number, verdict))
+    return found
+
+
+def _tree(ranges: list[tuple[int, int]]) -> Program:
+    """Search by halves. A jump reaches 255 instructions, which is more than half of all runs need."""
+    if len(ranges) == 1:
+        return [_return(ranges[0][1])]
+    middle = len(ranges) // 2
+    left, right = _tree(ranges[:middle]), _tree(ranges[middle:])
+    pivot = ranges[middle][0]
+    assert len(left) <= 255
+    return [Instruction(JUMP_AT_LEAST, len(left), 0, pivot), *left, *right]

@@ -27,8 +27,6 @@ def verdict(number: int, *args: int, arch: int = ARCH, allow_fork: bool = True) 
         match operation:
             case 0x20:
                 (accumulator,) = struct.unpack_from("<I", data, k)
-            case 0x05:
-                position += k
             case 0x15:
                 position += if_true if accumulator == k else if_false
             case 0x35:
