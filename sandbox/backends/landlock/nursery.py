@@ -1,26 +1,23 @@
-"""Inside the degraded backend's zygote: take requests, fork sandboxes, wait for them, end them when the worker is gone."""
+"""Inside the degraded backend's zygote: forks sandboxes, each one process that cannot fork."""
 
 import contextlib
 import importlib
 import os
-import select
-import signal
-import socket
 import sys
-import time
+from collections.abc import Collection
 
 from sandbox.backends.landlock import confine
 from sandbox.backends.landlock.plan import LandlockPlan
 from sandbox.backends.namespaces import kernel, launch
+from sandbox.backends.namespaces.serving import Serving
 from sandbox.guest import runner
 from sandbox.guest.language.offered import OFFERED
 
-_STOP_SECONDS = 2.0
 #: Text codecs are loaded when they are first used, which a dropped uid may not be able to.
 _CODECS = ("ascii", "latin_1", "utf_8_sig", "utf_16", "utf_32", "cp1252", "idna", "hex_codec")
 
 
-class Nursery:
+class Nursery(Serving):
     """One process per sandbox, a child of this one, that cannot fork."""
 
     def __init__(self) -> None:
@@ -31,33 +28,21 @@ class Nursery:
         self._pid = os.getpid()
         self._reports: dict[int, int] = {}
 
-    def serve(self, control: socket.socket, wakeup: int) -> None:
-        """Answer requests until the control socket closes or the worker's death is signalled."""
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
-        poller = select.poll()
-        poller.register(control, select.POLLIN)
-        poller.register(wakeup, select.POLLIN)
-        is_wanted = True
-        while is_wanted:
-            ready = {fd for fd, _ in poller.poll()}
-            if wakeup in ready:
-                is_wanted = signal.SIGTERM not in os.read(wakeup, 4096)
-            self._reap()
-            if is_wanted and control.fileno() in ready:
-                is_wanted = self._take_request(control)
-        self._end_children()
-
-    def _take_request(self, control: socket.socket) -> bool:
-        message, descriptors, _, _ = socket.recv_fds(control, 64, 8)
-        if not message:
-            return False
+    def take_request(self, message: bytes, descriptors: list[int]) -> None:  # noqa: ARG002 - there is one kind
         request, *wires = descriptors
         plan = LandlockPlan.from_json(os.pread(request, os.fstat(request).st_size, 0))
         self._learn_strictness(plan)
         self._spawn(plan, launch.Wires(*wires))
-        for fd in descriptors:
-            os.close(fd)
-        return True
+
+    def children(self) -> Collection[int]:
+        return self._reports
+
+    def bury(self, child: int, status: int) -> None:
+        report = self._reports.pop(child, None)
+        if report is not None:
+            code = os.waitstatus_to_exitcode(status)
+            launch.tell(report, {"exit": code if code >= 0 else 128 - code})
+            os.close(report)
 
     def _learn_strictness(self, plan: LandlockPlan) -> None:
         """Load the strict language once for all: its package may lie where a dropped uid cannot read it."""
@@ -84,9 +69,7 @@ class Nursery:
         """Be the one process of a sandbox: prepare while paths can be opened, confine, then the REPL."""
         status = 70
         try:
-            signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGCHLD):
-                signal.signal(number, signal.SIG_DFL)
+            launch.forget_handlers()
             wires.settle()
             os.umask(0o077)
             uid = confine.own_uid(os.getpid())
@@ -109,27 +92,6 @@ class Nursery:
             launch.tell_failure(launch.REPORT_FD, error)
         finally:
             os._exit(status)
-
-    def _reap(self) -> None:
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    return
-                report = self._reports.pop(pid, None)
-                if report is not None:
-                    code = os.waitstatus_to_exitcode(status)
-                    launch.tell(report, {"exit": code if code >= 0 else 128 - code})
-                    os.close(report)
-
-    def _end_children(self) -> None:
-        deadline = time.monotonic() + _STOP_SECONDS
-        for child in self._reports:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        while self._reports and time.monotonic() < deadline:
-            self._reap()
-            time.sleep(0.002)
 
 
 def _surroundings(plan: LandlockPlan) -> runner.Surroundings:

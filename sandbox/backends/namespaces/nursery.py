@@ -1,21 +1,18 @@
-"""Inside the zygote: take requests, fork sandboxes, wait for them, and end them all when the worker is gone."""
+"""Inside the zygote: forks sandboxes, and says the last word about each."""
 
 import contextlib
 import os
 import resource
-import select
 import signal
-import socket
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from sandbox.backends.namespaces import cgroups, confine, kernel, late, launch, root
 from sandbox.backends.namespaces.plan import Plan
+from sandbox.backends.namespaces.serving import Serving
 from sandbox.guest import runner
 
-_STOP_SECONDS = 2.0
-_REMOVE_MILLISECONDS, _REMOVE_TRIES = 2, 100
+_REMOVE_TRIES = 100
 _MEMORY_HEADROOM = (
     48 << 20
 )  # so that a cell meets MemoryError at its own limit before the group's killer comes
@@ -32,7 +29,7 @@ class _Child:
     tries: int = 0
 
 
-class Nursery:
+class Nursery(Serving):
     """Prepares once what every child needs, so that a child does little more than system calls."""
 
     def __init__(self) -> None:
@@ -46,22 +43,9 @@ class Nursery:
         self._gone: list[_Child] = []
         self._is_net_fresh = False
 
-    def serve(self, control: socket.socket, wakeup: int) -> None:
-        """Answer requests until the control socket closes or the worker's death is signalled."""
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGTERM)
-        poller = select.poll()
-        poller.register(control, select.POLLIN)
-        poller.register(wakeup, select.POLLIN)
-        is_wanted = True
-        while is_wanted:
+    def prepare_next(self) -> None:
+        with contextlib.suppress(confine.LayerFailed):  # tried again, and told, when it is needed
             self._make_net_fresh()
-            ready = {fd for fd, _ in poller.poll(_REMOVE_MILLISECONDS if self._gone else None)}
-            if wakeup in ready:
-                is_wanted = signal.SIGTERM not in os.read(wakeup, 4096)
-            self._reap()
-            if is_wanted and control.fileno() in ready:
-                is_wanted = self._take_request(control)
-        self._end_children()
 
     def _make_net_fresh(self) -> None:
         """Move to a network namespace of its own, which the next child takes over: making one takes time."""
@@ -70,10 +54,7 @@ class Nursery:
                 kernel.unshare(kernel.CLONE_NEWNET)
             self._is_net_fresh = True
 
-    def _take_request(self, control: socket.socket) -> bool:
-        message, descriptors, _, _ = socket.recv_fds(control, 64, 8)
-        if not message:
-            return False
+    def take_request(self, message: bytes, descriptors: list[int]) -> None:
         request, *handed = descriptors
         plan = Plan.from_json(os.pread(request, os.fstat(request).st_size, 0))
         kind, _, init = message.partition(b" ")
@@ -81,9 +62,6 @@ class Nursery:
             self._spawn(plan, launch.Wires(*handed))
         else:
             self._bring_in(plan, handed, int(init))
-        for fd in descriptors:
-            os.close(fd)
-        return True
 
     def _spawn(self, plan: Plan, wires: launch.Wires) -> None:
         group = cgroups.Group(self._hierarchies, plan.name) if self._hierarchies else None
@@ -121,18 +99,19 @@ class Nursery:
             late.bring_in(plan, self._template, report, namespaces, init=init)
         os.close(handle)
 
-    def _reap(self) -> None:
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    break
-                child = self._children.pop(pid, None)
-                if child is not None:
-                    child.exit_code = os.waitstatus_to_exitcode(status)
-                    child.oom_kills = child.group.oom_kills() if child.group is not None else 0
-                    self._gone.append(child)
+    def children(self) -> Collection[int]:
+        return self._children
+
+    def bury(self, child: int, status: int) -> None:
+        ended = self._children.pop(child, None)
+        if ended is not None:
+            ended.exit_code = os.waitstatus_to_exitcode(status)
+            ended.oom_kills = ended.group.oom_kills() if ended.group is not None else 0
+            self._gone.append(ended)
+
+    def tidy(self) -> bool:
         self._gone = [child for child in self._gone if not self._is_cleared(child)]
+        return bool(self._gone)
 
     def _is_cleared(self, child: _Child) -> bool:
         """Remove the group and say the last word. A group that is still busy is tried again in a moment."""
@@ -144,16 +123,6 @@ class Nursery:
         launch.tell(child.report, ending)
         os.close(child.report)
         return True
-
-    def _end_children(self) -> None:
-        """Kill every sandbox and clean up after it; what takes too long dies with the zygote."""
-        deadline = time.monotonic() + _STOP_SECONDS
-        for child in self._children:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
-        while (self._children or self._gone) and time.monotonic() < deadline:
-            self._reap()
-            time.sleep(0.002)
 
 
 class _Cradle:

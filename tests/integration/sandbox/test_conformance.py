@@ -4,16 +4,14 @@ import asyncio
 import os
 import subprocess
 import sys
-import textwrap
-from pathlib import Path
 
 import pytest
 
 from sandbox import Policy, SandboxError
 from sandbox.conformance import CASES, Stand, stand_for, try_case
+from tests.ordinary_user import PROJECT, run_as_user
 
 IS_ROOT = os.geteuid() == 0
-PROJECT = Path(__file__).parents[3]
 POLICIES = {
     "namespaces": Policy(),
     "namespaces-strict": Policy(language="strict"),
@@ -59,43 +57,10 @@ def test_every_case_says_what_it_proves_and_has_a_name_of_its_own():
     assert [case.name for case in CASES if not case.proves.endswith(".")] == []
 
 
-AS_USER = """
-    import os, sys
-    from pathlib import Path
-    sys.path.insert(0, {project!r})
-    from sandbox.backends.namespaces import kernel
-    closed = [p for p in reversed(Path({prefix!r}).parents) if not p.stat().st_mode & 1]
-    if closed:
-        tree = kernel.clone_tree({prefix!r})
-        kernel.unshare(kernel.CLONE_NEWNS)
-        kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
-        kernel.mount("tmpfs", str(closed[0]), kind="tmpfs", data="mode=755")
-        Path({prefix!r}).mkdir(parents=True)
-        kernel.attach_tree(tree, {prefix!r})
-    os.setgroups([])
-    os.setresgid(65534, 65534, 65534)
-    os.setresuid(65534, 65534, 65534)
-    os.chdir({project!r})
-    os.environ["PYTHONPATH"] = {project!r} + ":" + {libraries!r}
-    os.execv(sys.executable, [sys.executable, "-m", "sandbox.conformance", *sys.argv[1:]])
-"""
-
-
-def as_user(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the suite's own command as nobody, in a child process that gives up root first."""
-    if any(not parent.stat().st_mode & 1 for parent in PROJECT.parents):
-        pytest.skip("the project is below a directory that other users cannot enter")
-    libraries = next((path for path in sys.path if path.endswith("site-packages")), "")
-    text = textwrap.dedent(AS_USER).format(project=str(PROJECT), prefix=sys.base_prefix, libraries=libraries)
-    return subprocess.run(
-        [sys.executable, "-c", text, *arguments], capture_output=True, text=True, timeout=110, check=False
-    )
-
-
 @pytest.mark.skipif(not IS_ROOT, reason="already an ordinary user: every other test shows it")
 @pytest.mark.parametrize("backend", ["namespaces", "landlock"])
 def test_an_ordinary_user_gets_what_is_claimed(backend):
-    done = as_user("--backend", backend)
+    done = run_as_user("-m", "sandbox.conformance", "--backend", backend, seconds=110)
 
     if done.returncode == 2 and "cannot be tried" in done.stdout:
         pytest.skip(done.stdout)

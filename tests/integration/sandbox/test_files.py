@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox import Policy, SessionEnded, open_session
-
-from .conftest import Box
+from tests.boxes import Box
 
 IS_ROOT = os.geteuid() == 0
 
@@ -70,7 +69,7 @@ SHARED = """
     sys.path.insert(0, {project!r})
     from sandbox.backends.namespaces import kernel, root
     kernel.unshare(kernel.CLONE_NEWNS)
-    kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_SLAVE)
+    kernel.mount("", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("", "/", flags=kernel.MS_REC | 1 << 20)
     import sandbox
     before = set(open("/proc/self/mountinfo"))

@@ -8,22 +8,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 import sandbox
-from sandbox import EvidenceUnreadable, Limits, Mount, Policy, SandboxUnavailable
+from sandbox import EvidenceUnreadable, Limits, Mount, SandboxUnavailable
 from sandbox.backends.landlock import backend, confine, workspaces
 from sandbox.backends.namespaces import confine as steps
 from sandbox.backends.namespaces import kernel
 from sandbox.policy import REQUIRED_LAYERS
-from tests.integration.sandbox.conftest import Box
+from tests.boxes import a_box
 from tests.integration.sandbox.landlock_attempts import ATTEMPTS
-from tests.integration.sandbox.test_confinement import AS_USER
+from tests.ordinary_user import run_as_user
 
 IS_ROOT = os.geteuid() == 0
 PROJECT = str(Path(__file__).parents[3])
@@ -37,18 +35,9 @@ def _landlock_works():
         pytest.skip(f"no Landlock here: {'; '.join(report.advice)}")
 
 
-@asynccontextmanager
-async def a_box(**policy):
-    session = await sandbox.open_session(Policy(backend="landlock", language="strict", **policy))
-    try:
-        yield Box(session)
-    finally:
-        await session.close()
-
-
 def play(story, **policy):
     async def main():
-        async with a_box(**policy) as box:
+        async with a_box(backend="landlock", language="strict", **policy) as box:
             return await story(box)
 
     return asyncio.run(main())
@@ -65,15 +54,6 @@ def workspace_of(box) -> Path:
 # -------------------------------------------------------------------- by the system alone
 
 
-def _as_user(program: str) -> subprocess.CompletedProcess:
-    if any(not parent.stat().st_mode & 1 for parent in Path(PROJECT).parents):
-        pytest.skip("the project is below a directory that other users cannot enter")
-    text = textwrap.dedent(AS_USER).format(project=PROJECT, prefix=sys.base_prefix, program=program)
-    return subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False
-    )
-
-
 @pytest.fixture(scope="module", params=["this user", "an ordinary user"])
 def attempts(request):
     """Everything that is tried, by unrestricted code, under the backend's own confinement."""
@@ -84,7 +64,9 @@ def attempts(request):
     elif not IS_ROOT:
         pytest.skip("this user is an ordinary one")
     else:
-        done = _as_user(f"import runpy; runpy.run_path({PROGRAM!r}, run_name='__main__')")
+        done = run_as_user(
+            "-c", f"import runpy; runpy.run_path({PROGRAM!r}, run_name='__main__')", seconds=60
+        )
     return json.loads(done.stdout or pytest.fail(done.stderr))
 
 
@@ -287,7 +269,7 @@ asyncio.run(main())
 
 def test_two_sessions_do_not_see_each_other():
     async def story(box):
-        async with a_box() as other:
+        async with a_box(backend="landlock", language="strict") as other:
             await other.run("(workspace / 'secret').write_text('s')")
             path = str(workspace_of(other) / "secret")
             assert (await box.run(f"open({path!r}).read()")).error.type == "PermissionError"
@@ -303,7 +285,9 @@ def test_a_layer_that_it_lacks_is_refused():
 
 @pytest.mark.skipif(not IS_ROOT, reason="already an ordinary user: every other test shows it")
 def test_an_ordinary_user_gets_one_without_any_namespace():
-    done = _as_user(f"""
+    done = run_as_user(
+        "-c",
+        f"""
 import asyncio, sys
 sys.path.insert(0, {PROJECT!r})
 import sandbox
@@ -317,7 +301,9 @@ async def main():
     await session.close()
     print(session._guest.workspace.exists())
 asyncio.run(main())
-""")
+""",
+        seconds=60,
+    )
 
     layers, outcome, report, exists = done.stdout.splitlines() or pytest.fail(done.stderr)
     assert {"degraded", "seccomp", "no-fork", "strict-language"} <= set(layers.split())

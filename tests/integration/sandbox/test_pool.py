@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from pathlib import Path
 
@@ -17,9 +16,9 @@ from sandbox import EvidenceUnreadable, Limits, Mount, Policy, PolicyError, Sand
 from sandbox.backends.namespaces import backend
 from sandbox.planning import plan_for
 from sandbox.policy import REQUIRED_LAYERS
+from tests.boxes import Box
+from tests.ordinary_user import run_as_user
 
-from .conftest import Box
-from .test_confinement import AS_USER
 from .test_endings import namespace_of, processes_in, wait_until
 
 IS_ROOT = os.geteuid() == 0
@@ -225,8 +224,7 @@ def test_a_forked_worker_does_not_inherit_the_pool_and_exit_leaves_nothing():
 
 
 USER_PROGRAM = """
-import asyncio, sys, time
-sys.path.insert(0, {project!r})
+import asyncio, time
 import sandbox
 from sandbox.backends.namespaces import backend
 policy = sandbox.Policy()
@@ -246,18 +244,10 @@ asyncio.run(main())
 
 @pytest.mark.skipif(not IS_ROOT, reason="already an ordinary user: every other test shows it")
 def test_an_ordinary_users_pool_gets_late_evidence_too():
-    project = str(Path(__file__).parents[3])
-    if any(not parent.stat().st_mode & 1 for parent in Path(project).parents):
-        pytest.skip("the project is below a directory that other users cannot enter")
     evidence = Path("/tmp") / f"custody-pool-evidence-{os.getpid()}-{time.time_ns()}"
     evidence.write_text("shown")
-    program = USER_PROGRAM.format(project=project, evidence=str(evidence))
-    text = textwrap.dedent(AS_USER)
-    text = text.format(project=project, prefix=sys.base_prefix, program=program)
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False
-        )
+        done = run_as_user("-c", USER_PROGRAM.format(evidence=str(evidence)), seconds=60)
     finally:
         evidence.unlink()
 

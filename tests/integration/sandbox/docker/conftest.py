@@ -3,15 +3,14 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 import sandbox
-from sandbox import Finished, HostCall, Output, Policy, Session
 from sandbox.backends.docker import engine as engines
 from sandbox.backends.docker import owners
+from tests.boxes import Box, a_box
 
 
 def pytest_collection_modifyitems(items):
@@ -29,45 +28,13 @@ def runtime(request) -> str:
     return request.param
 
 
-class Box:
-    """A session with a shorthand: run a cell to its end, answering calls with what they carry."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.calls: list[HostCall] = []
-
-    async def run(self, code: str, *, deadline: float = 30.0, answer: Callable | None = None) -> Finished:
-        async for event in self.session.execute(code, deadline_seconds=deadline):
-            if isinstance(event, HostCall):
-                self.calls.append(event)
-                value = event.payload if answer is None else answer(event)
-                await self.session.answer(event.call_id, value)
-            elif not isinstance(event, Output):
-                finished = event
-        return finished
-
-    async def value(self, code: str, **options) -> str:
-        finished = await self.run(code, **options)
-        assert finished.outcome == "ok", finished
-        return finished.stdout.strip()
-
-
-@asynccontextmanager
-async def a_box(runtime: str, **policy):
-    session = await sandbox.open_session(Policy(backend="docker", runtime=runtime, **policy))
-    try:
-        yield Box(session)
-    finally:
-        await session.close()
-
-
 @pytest.fixture
 def in_box(runtime):
     """Run an async story in a fresh container."""
 
     def play(story: Callable[[Box], Awaitable[None]], **policy) -> None:
         async def main() -> None:
-            async with a_box(runtime, **policy) as box:
+            async with a_box(backend="docker", runtime=runtime, **policy) as box:
                 await story(box)
 
         asyncio.run(main())
