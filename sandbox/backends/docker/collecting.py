@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from sandbox.artifacts import Collected, Collection, Unfit
+from sandbox.artifacts import Collected, Collection
 from sandbox.backends.docker.inside import records
 from sandbox.backends.docker.inside.records import RecordError
 from sandbox.backends.docker.pump import Pump
 from sandbox.errors import SessionEnded
 from sandbox.escaping import escape_controls
 from sandbox.policy import ArtifactLimits
+from sandbox.walking import Unfit
 
 _READ_BYTES = 1 << 16
 _SILENCE_SECONDS = 30.0

@@ -43,6 +43,7 @@ _INSIDE = (
     "backends/namespaces/kernel.py",
     "backends/namespaces/landlock.py",
     "globs.py",
+    "walking.py",
 )
 _LEFT_OUT = frozenset(
     {

@@ -122,7 +122,7 @@ class Relay:
                 if self._status is None:
                     os.kill(self._runner, signal.SIGINT)
             elif kind == records.COLLECT:
-                self._walk = walk.Walk(confinement.WORKSPACE, limits=walk.Limits(**json.loads(body))).steps()
+                self._walk = walk.steps(confinement.WORKSPACE, walk.Limits(**json.loads(body)))
             else:
                 return False
         if self._for_runner:
