@@ -20,9 +20,19 @@ def backend(name: Backend) -> BackendModule:
     return cast("BackendModule", module)
 
 
+def take_ready(policy: Policy) -> Guest | None:
+    """Return a guest that stands ready, checked like any other, without waiting for anything; or None."""
+    take = getattr(backend(policy.backend), "take_ready", None)
+    guest = take(policy) if take is not None else None
+    return None if guest is None else _checked(guest, policy)
+
+
 def open_guest(policy: Policy) -> Guest:
-    """Return a guest with every layer that the policy requires, or raise SandboxUnavailable and leave nothing."""
-    guest = backend(policy.backend).open_guest(policy)
+    """Return a guest with every layer that the policy requires, or raise SandboxUnavailable and leave nothing. Blocking."""
+    return _checked(backend(policy.backend).open_guest(policy), policy)
+
+
+def _checked(guest: Guest, policy: Policy) -> Guest:
     active = {layer.partition(":")[0] for layer in guest.layers} | set(guest.layers)
     active |= {"cgroup" for layer in guest.layers if layer.startswith("cgroup-v")}
     for missing in sorted(policy.required - active):

@@ -29,6 +29,9 @@ _KINDS: dict[str, type[HostCall]] = {"draft": Draft, "submit": Submit}
 
 async def open_session(policy: Policy) -> "Session":
     """Return a confined session whose layers hold, or raise SandboxUnavailable and leave nothing."""
+    ready = opening.take_ready(policy)
+    if ready is not None:
+        return await session_over(policy, ready)
     spawning = asyncio.get_running_loop().run_in_executor(None, opening.open_guest, policy)
     try:
         guest = await asyncio.shield(spawning)

@@ -41,6 +41,16 @@ def open_guest(policy: Policy) -> Guest:
     return zygotes.spawn(plan)
 
 
+def take_ready(policy: Policy) -> Guest | None:
+    """Return a guest that stands ready and needs nothing more, at once, or None."""
+    if _Current.pool is None or policy.evidence:
+        return None
+    ready = _Current.pool.take(planning.plan_for(policy).shape)
+    if ready is not None:
+        ready.forget_namespaces()
+    return ready
+
+
 def _is_made_fit(guest: Spawned, plan: Plan) -> bool:
     """Bring the plan's evidence into a ready guest. One that cannot get it is thrown away, never used without."""
     try:
