@@ -94,6 +94,8 @@ class Collection:
         """Copy an open file that the guest calls `path`, if it is one plain file within the limits."""
         status = os.fstat(source)
         self._tally.check(status, path)
+        # Counted before it is read: code may spoil every copy at its last byte.
+        self._tally.count(status.st_size)
         name, copy = self._new_copy()
         try:
             sha256 = _copy_bytes(source, copy, status.st_size)
@@ -102,7 +104,6 @@ class Collection:
             raise
         finally:
             os.close(copy)
-        self._tally.count(status.st_size)
         self.artifacts.append(
             Artifact(path=escape_name(path), file=self.into / name, size_bytes=status.st_size, sha256=sha256)
         )

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from sandbox.artifacts import Collected
 from sandbox.errors import SessionEnded, UnsendableAnswer
-from sandbox.events import Event, Finished, HostCall, KillReport
+from sandbox.events import Finished, HostCall, KillReport
 from sandbox.network import CALL, NetworkRefused, Proxy
 from sandbox.policy import Policy
 from sandbox.session import Session, open_session
@@ -32,8 +32,6 @@ class Box:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="sandbox-box")
         self._thread.start()
-        #: Every event of every cell, in order.
-        self.events: list[Event] = []
         try:
             self.session: Session = self._wait(open_session(self._policy))
         except BaseException:
@@ -93,7 +91,6 @@ class Box:
         serving: set[asyncio.Task[None]] = set()
         try:
             async for event in self.session.execute(code, deadline_seconds=deadline_seconds):
-                self.events.append(event)
                 if isinstance(event, Finished):
                     return event
                 if isinstance(event, HostCall):
@@ -118,6 +115,7 @@ class Box:
                 await self._refuse(call, f"{call.name} failed: {type(error).__name__}: {error}")
 
     async def _use(self, call: HostCall) -> Any:
+        await self.session.room()
         if call.name == CALL:
             return await self._proxy.answer(call.payload)
         tool = self._tools.get(call.name)

@@ -83,6 +83,8 @@ class RunningCell:
         self.has_room = asyncio.Event()
         self.has_room.set()
         self.finished = asyncio.Event()
+        # Calls that nobody declared, answered by the host itself.
+        self.turned_away = 0
         self.is_timed_out = False
         self.is_interrupted = False
 

@@ -2,12 +2,22 @@
 
 import re
 
-# Everything that could move a terminal's cursor or hide text; newline and tab stay.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Everything that could move a terminal's cursor, turn the order of letters around or be there unseen, such as the tags
+# in which instructions are hidden from people. Newline and tab stay, and the joiners that scripts are written with.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
 
 
 def escape_controls(text: str) -> str:
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return text if text.isascii() and text.isprintable() else _HIDDEN.sub(_code, text)
+
+
+def _code(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    if number < 1 << 8:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 1 << 16 else f"\\U{number:08x}"
 
 
 def escape_name(name: bytes) -> str:

@@ -14,6 +14,7 @@ _HEADERS = 200
 _HEADERS_BYTES = 64 << 10
 _INTERIM_ANSWERS = 8
 _READ_BYTES = 64 << 10
+_CHUNKS, _CHUNKS_AT_ONCE = 1 << 16, 256
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -101,7 +102,11 @@ async def _body(reader: asyncio.StreamReader, headers: Headers, most_bytes: int)
 
 async def _chunked(reader: asyncio.StreamReader, most_bytes: int) -> bytes:
     body = bytearray()
-    while True:
+    for number in range(_CHUNKS):
+        if number % _CHUNKS_AT_ONCE == _CHUNKS_AT_ONCE - 1:
+            await asyncio.sleep(
+                0
+            )  # what is buffered already is read without a pause: others want to work as well
         match = _CHUNK.fullmatch(await _line(reader))
         if match is None:
             raise BadAnswer("a chunk of the answer is malformed")
@@ -114,6 +119,7 @@ async def _chunked(reader: asyncio.StreamReader, most_bytes: int) -> bytes:
         body += await reader.readexactly(size)
         if await _line(reader):
             raise BadAnswer("a chunk of the answer is longer than it says")
+    raise BadAnswer(f"the answer comes in more than {_CHUNKS} chunks")
 
 
 async def _until_closed(reader: asyncio.StreamReader, most_bytes: int) -> bytes:

@@ -8,10 +8,12 @@ thing when it is checked and another when it is used. Knows nothing of jobs, tra
 import asyncio
 import base64
 import binascii
+import functools
 import re
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -277,6 +279,13 @@ def _header(pair: JsonValue) -> tuple[str, str]:
             )
 
 
+@functools.cache
+def _lookers() -> ThreadPoolExecutor:
+    """Threads of their own: a look-up cannot be cut off, and those of the loop have other work."""
+    return ThreadPoolExecutor(max_workers=4, thread_name_prefix="sandbox-lookup")
+
+
 async def _look_up(host: str, port: int) -> Sequence[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    ask = functools.partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await asyncio.get_running_loop().run_in_executor(_lookers(), ask)
     return [str(address[0]) for _, _, _, _, address in found]

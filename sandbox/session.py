@@ -22,6 +22,9 @@ from sandbox.policy import Policy
 _READ_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 20  # the most a pipe can hold: what a cell wrote before it ended is within it
 _STALE_FRAMES, _STALE_BYTES = 10_000, 64 << 20
+_TURNED_AWAY = 1_000
+# Between cells so much output is read and dropped before a rest: a flood costs the host next to nothing.
+_IDLE_BYTES, _IDLE_SECONDS = 1 << 20, 0.25
 _KILL_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
 _KINDS: dict[str, type[HostCall]] = {"draft": Draft, "submit": Submit}
@@ -87,6 +90,8 @@ class Session:
         self._killed: KillReport | None = None
         self._is_closed = False
         self._survivors: tuple[int, ...] = ()
+        self._idle_bytes = 0
+        self._resting: dict[Stream, asyncio.TimerHandle] = {}
         self._streams: dict[Stream, int] = {"stdout": guest.stdout, "stderr": guest.stderr}
         self._tasks: set[asyncio.Task[None]] = set()
         for stream, fd in self._streams.items():
@@ -137,11 +142,19 @@ class Session:
             raise SessionEnded(f"the session has ended ({self._cause.detail or 'closed'}): open a new one")
         if self._cell is not None and not self._cell.finished.is_set():
             raise SessionBusy("a cell is running in this session: wait for its Finished event")
+        if self._resting:
+            self._drain()
+            for stream in tuple(self._resting):
+                self._listen(stream)
         self._cells += 1
         clock = ActiveClock(deadline_seconds, self._on_deadline)
         self._cell = RunningCell(self._cells, output_bytes=self._policy.limits.output_bytes, clock=clock)
         clock.resume()
         return self._cell
+
+    async def room(self) -> None:
+        """Wait until the guest has read most of what it was answered. For whoever makes large answers, before making one."""
+        await self._channel.has_room.wait()
 
     async def answer(self, call_id: int, value: JsonValue) -> None:
         """Answer a host call. An answer to a cell that has ended is dropped."""
@@ -208,18 +221,24 @@ class Session:
             raise FrameError(f"more than {self._policy.limits.calls_in_flight} calls in flight")
         if call.guest_id in cell.open_calls.values():
             raise FrameError(f"call id {call.guest_id} is used twice")
-        self._calls += 1
-        cell.open_call(self._calls, call.guest_id, size=size)
-        is_open = bool(self._policy.network.allow) if call.name == CALL else call.name in self._policy.calls
-        if is_open:
+        if call.name == CALL and not self._policy.network.allow:
+            self._turn_away(cell, call, error=NetworkRefused.guest_error, message=OFF)
+        elif call.name != CALL and call.name not in self._policy.calls:
+            message = f"host call {call.name!r} is not declared for this session"
+            self._turn_away(cell, call, error="HostCallError", message=message)
+        else:
+            self._calls += 1
+            cell.open_call(self._calls, call.guest_id, size=size)
             kind = _KINDS.get(call.name, HostCall)
             cell.tell(kind(call_id=self._calls, name=call.name, payload=call.payload))
-            return
-        if call.name == CALL:
-            self._spawn(self.refuse(self._calls, error=NetworkRefused.guest_error, message=OFF))
-            return
-        message = f"host call {call.name!r} is not declared for this session"
-        self._spawn(self.refuse(self._calls, error="HostCallError", message=message))
+
+    def _turn_away(self, cell: RunningCell, call: protocol.Call, *, error: str, message: str) -> None:
+        """Refuse a call that nobody declared. The cell's clock goes on meanwhile: it waits for nobody."""
+        cell.turned_away += 1
+        if cell.turned_away > _TURNED_AWAY:
+            raise FrameError(f"more than {_TURNED_AWAY} calls that are not declared")
+        frame: JsonObject = {"t": "refuse", "error": error, "message": message, "detail": None}
+        self._spawn(self._send(self._encode({**frame, "id": call.guest_id})))
 
     def _take_done(self, cell: RunningCell, done: protocol.Done) -> None:
         outcome: Outcome = done.outcome
@@ -240,6 +259,21 @@ class Session:
             self._loop.remove_reader(self._streams[stream])
         elif self._cell is not None and not self._cell.finished.is_set():
             self._cell.take_output(stream, data)
+        else:
+            self._idle_bytes += len(data)
+            if self._idle_bytes > _IDLE_BYTES:
+                self._rest(stream)
+
+    def _rest(self, stream: Stream) -> None:
+        """Read no more of a stream for a moment: it belongs to no cell."""
+        self._loop.remove_reader(self._streams[stream])
+        self._resting[stream] = self._loop.call_later(_IDLE_SECONDS, self._listen, stream)
+
+    def _listen(self, stream: Stream) -> None:
+        self._idle_bytes = 0
+        self._resting.pop(stream).cancel()
+        if not self._gone.is_set():
+            self._loop.add_reader(self._streams[stream], self._on_output, stream)
 
     def _drain(self) -> None:
         """Take what is in the pipes now, and no more, so that a flood cannot hold the host here."""
@@ -288,6 +322,8 @@ class Session:
         if ending.violation:
             self._cause.set("violation", ending.violation)
         self._cause.set("crashed", describe_exit(ending), limit=limit_of(ending))
+        for resting in self._resting.values():
+            resting.cancel()
         for fd in self._streams.values():
             self._loop.remove_reader(fd)
         self._survivors = ending.survivors

@@ -6,6 +6,7 @@ Nothing here trusts its input: size, depth, numbers and text are checked before 
 import json
 import math
 import struct
+from collections.abc import Iterable
 from typing import NoReturn, TypeAlias
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
@@ -14,6 +15,7 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 HEADER = struct.Struct(">I")
 # Three bytes of JSON can become a hundred of memory: what one frame may hold is counted before it is parsed.
 MAX_ITEMS = 1 << 20
+_ITEM_BYTES = 100
 _TOO_MANY = f"more than {MAX_ITEMS} items in one frame"
 
 
@@ -46,7 +48,7 @@ def decode(body: bytes, *, max_depth: int) -> JsonObject:
     """Parse and check one body."""
     _count_items(body)
     try:
-        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
         raise FrameError("nested too deeply to parse") from None
     except (
@@ -56,7 +58,14 @@ def decode(body: bytes, *, max_depth: int) -> JsonObject:
     if not isinstance(value, dict):
         raise FrameError("a frame must be a JSON object")
     check(value, max_depth=max_depth)
+    if b"\\u" in body:  # only so can text hold half a character
+        _check_texts(value)
     return value
+
+
+def weight(body: bytes) -> int:
+    """Say about how much memory a body takes when it is parsed: far more than its length, if it holds many small items."""
+    return len(body) + _ITEM_BYTES * _marks(body)
 
 
 def _count_items(body: bytes) -> None:
@@ -81,46 +90,35 @@ def _marks(body: bytes) -> int:
 
 
 def check(value: JsonValue, *, max_depth: int) -> None:
-    """Refuse what JSON text can say and a careful reader does not want: depth, infinities, lone surrogates."""
+    """Refuse what is nested too deeply."""
     level: list[JsonValue] = [value]
     depth = 0
     while level:
         depth += 1
         if depth > max_depth:
             raise FrameError(f"nested more than {max_depth} levels deep")
-        level = _containers_below(level)
+        level = [child for item in level for child in _children(item) if isinstance(child, dict | list)]
 
 
-def _containers_below(level: list[JsonValue]) -> list[JsonValue]:
-    below: list[JsonValue] = []
-    for item in level:
-        if isinstance(item, dict):
-            for key in item:
-                _check_text(key)
-            children = list(item.values())
-        else:
-            children = item if isinstance(item, list) else [item]
-        for child in children:
-            if isinstance(child, dict | list):
-                below.append(child)
-            else:
-                _check_scalar(child)
-    return below
+def _children(item: JsonValue) -> Iterable[JsonValue]:
+    if isinstance(item, dict):
+        return item.values()
+    return item if isinstance(item, list) else ()
 
 
-def _check_scalar(value: JsonValue) -> None:
-    if isinstance(value, str):
-        _check_text(value)
-    elif isinstance(value, float) and not math.isfinite(value):
+def _check_texts(value: JsonValue) -> None:
+    """Refuse lone surrogates. Written out again and not looked through: a frame can hold a million texts."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise FrameError("text holds a lone surrogate") from None
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
         raise FrameError("a number is out of range")
-
-
-def _check_text(text: str) -> None:
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise FrameError("text holds a lone surrogate") from None
+    return number
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -1,5 +1,6 @@
 """The process inside: reads frames, runs cells one after the other, sends what they ask and how they end."""
 
+import contextlib
 import os
 import queue
 import signal
@@ -34,6 +35,8 @@ class Surroundings:
     language: str = "open"
     # Where RestrictedPython lies, for the strict language.
     language_paths: tuple[str, ...] = ()
+    # Whether all processes that can be signalled from here are the session's: those of a pid namespace of its own.
+    has_own_processes: bool = False
 
 
 class Channel:
@@ -71,14 +74,18 @@ class Channel:
 
 
 class Runner:
-    def __init__(self, channel: Channel, console: Console, *, calls_in_flight: int) -> None:
+    def __init__(
+        self, channel: Channel, console: Console, *, calls_in_flight: int, has_own_processes: bool
+    ) -> None:
         self._channel = channel
+        self._has_own_processes = has_own_processes
         self._console = console
         self._switchboard = calls.Switchboard(self._send_call, in_flight=calls_in_flight)
         calls.connect(self._switchboard)
         self._cells: queue.SimpleQueue[JsonObject] = queue.SimpleQueue()
         self._pid = os.getpid()
         self._interruptible = False
+        self._is_interrupted = False
         self._deferred = False
 
     def serve(self) -> None:
@@ -97,6 +104,7 @@ class Runner:
     def _on_interrupt(self, _signal: int, _frame: FrameType | None) -> None:
         if not self._interruptible:
             return
+        self._is_interrupted = True
         if self._channel.sender == threading.main_thread().ident:
             self._deferred = True  # half a frame on the channel would end the session
             return
@@ -143,7 +151,7 @@ class Runner:
         assert isinstance(cell, int)
         calls.current_cell.set(cell)
         self._switchboard.begin(cell)
-        self._deferred = False
+        self._is_interrupted = self._deferred = False
         try:
             self._interruptible = True
             ending = self._console.run(str(frame["code"]), name=str(frame["name"]), cell=cell)
@@ -154,7 +162,15 @@ class Runner:
         if os.getpid() != self._pid:
             os._exit(0)  # a forked child reached the end of the cell: that is not the cell's end
         self._switchboard.end()
+        if self._is_interrupted:
+            self._end_children()
         self._channel.send({"t": "done", "cell": cell, **ending})
+
+    def _end_children(self) -> None:
+        """An interrupted cell is over, and so is what it forked: kill all of this pid namespace but its pid 1 and this process."""
+        if self._has_own_processes and os.getppid() == 1:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(-1, signal.SIGKILL)
 
 
 def furnished_console(
@@ -208,4 +224,9 @@ def prepare(surroundings: Surroundings, channel_fd: int, *, console: Console | N
             workspace=surroundings.workspace,
             temporary=surroundings.temporary,
         )
-    return Runner(channel, console, calls_in_flight=surroundings.calls_in_flight)
+    return Runner(
+        channel,
+        console,
+        calls_in_flight=surroundings.calls_in_flight,
+        has_own_processes=surroundings.has_own_processes,
+    )

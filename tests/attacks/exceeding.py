@@ -38,6 +38,11 @@ import mmap
 fd = os.open('/dev/zero', 0); m = mmap.mmap(fd, 260 << 20, mmap.MAP_SHARED, mmap.PROT_READ)
 sum(m[i] for i in range(0, 260 << 20, 4096))
 over(sum(int(l.split()[1]) for l in open('/proc/self/status') if l.startswith('RssShmem')) >> 10, 240)
+## memory that grows downwards !exceeded
+import mmap
+m = mmap.mmap(-1, 260 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x100)
+for i in range(0, 260 << 20, 4096): m[i] = 1
+over(len(m) >> 20, 240)
 ## memory by pipes !exceeded
 held = [os.pipe() for _ in range(60)]; over(2 * len(held), 64)
 ## memory by sockets !exceeded
@@ -164,6 +169,11 @@ forge(asked(0, 'predict')); time.sleep(0.2)
 for i in range(1, 3000): forge(asked(i, 'predict')); time.sleep(0.0002)
 ## a channel that blocks no more
 link.setblocking(False); time.sleep(0.3)
+## a flood of calls that nobody declared
+for i in range(5000): forge(asked(i % 8, 'nothing')); time.sleep(0)
+## calls with a million items
+for i in range(12): forge(b'{"t":"call","cell":1,"id":%d,"name":"predict","payload":{"x":[' % i + b','.join([b'0'] * 500_000) + b']}}')
+time.sleep(0.5)
 ## a flood of calls
 for i in range(5000): forge(asked(i % 8, 'predict')); time.sleep(0)
 ## a flood of output while it is killed

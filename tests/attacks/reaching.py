@@ -23,6 +23,16 @@ socket.socket(socket.AF_UNIX).connect(SOCKETS + '/s')
 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', SOCKETS + '/d')
 ## a datagram by sendmsg !reached
 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendmsg([b'x'], [], 0, '\0' + MARK + 'd')
+## a socket in evidence !reached
+socket.socket(socket.AF_UNIX).connect(os.path.dirname(E) + '/shared/s')
+## a datagram socket in evidence !reached
+socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', os.path.dirname(E) + '/shared/d')
+## a datagram socket in evidence, from a pair !reached
+socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].sendto(b'x', os.path.dirname(E) + '/shared/d')
+## a datagram socket in evidence, by a raw system call !reached
+fd = call(41, 1, 3, 0)
+path = (os.path.dirname(E) + '/shared/d').encode()
+call(44, fd, b'x', 1, 0, b'\x01\x00' + path + b'\0', 3 + len(path))
 ## by asyncio !reached
 import asyncio
 async def go(): await asyncio.wait_for(asyncio.open_connection('127.0.0.1', PORT['tcp']), 2)

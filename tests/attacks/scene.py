@@ -64,6 +64,18 @@ class Scene:
         }
         for name in "sd":
             (directory / name).chmod(0o777)
+        # Evidence is whatever lies there: a folder of logs may hold the socket of the service that writes them.
+        self.shared = directory / "shared"
+        self.shared.mkdir()
+        self.shared.chmod(0o755)
+        self.listeners["in evidence"] = self._listen(
+            socket.AF_UNIX, socket.SOCK_STREAM, str(self.shared / "s")
+        )
+        self.listeners["dgram in evidence"] = self._listen(
+            socket.AF_UNIX, socket.SOCK_DGRAM, str(self.shared / "d")
+        )
+        for name in "sd":
+            (self.shared / name).chmod(0o777)
         return self
 
     def _listen(self, family: int, kind: int, address: object) -> socket.socket | None:
@@ -86,7 +98,10 @@ class Scene:
 
     @property
     def mounts(self) -> tuple[Mount, ...]:
-        return (Mount(source=str(self.evidence), target="evidence.txt"),)
+        return (
+            Mount(source=str(self.evidence), target="evidence.txt"),
+            Mount(source=str(self.shared), target="shared"),
+        )
 
     def facts(self) -> str:
         """What the attacker is told: all that it could know of the host, but never the secret."""

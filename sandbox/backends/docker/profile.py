@@ -9,6 +9,7 @@ import json
 import platform
 from typing import Any
 
+from sandbox.backends.namespaces.seccomp import SOCKET_TYPE_MASK, SOCKET_TYPES
 from sandbox.backends.namespaces.syscalls import ALLOWED, EXAMINED, REFUSED
 
 #: What runtime and relay need before the inner filter stands.
@@ -30,7 +31,15 @@ def profile(machine: str | None = None) -> str | None:
     refused = sorted(set(REFUSED[machine]) - started)
     rules = [
         _rule(sorted({*ALLOWED[machine], *started, *examined}), "SCMP_ACT_ALLOW"),
-        _rule(["socket", "socketpair"], "SCMP_ACT_ALLOW", _argument(0, _AF_UNIX, "SCMP_CMP_EQ")),
+        *(
+            _rule(
+                ["socket", "socketpair"],
+                "SCMP_ACT_ALLOW",
+                _argument(0, _AF_UNIX, "SCMP_CMP_EQ"),
+                _argument(1, SOCKET_TYPE_MASK, "SCMP_CMP_MASKED_EQ", kind),
+            )
+            for kind in SOCKET_TYPES
+        ),
         _rule(["clone"], "SCMP_ACT_ALLOW", _argument(0, _CLONE_NAMESPACES, "SCMP_CMP_MASKED_EQ", 0)),
         {**_rule(refused, "SCMP_ACT_ERRNO"), "errnoRet": errno.EPERM},
         {**_rule(["clone3"], "SCMP_ACT_ERRNO"), "errnoRet": errno.ENOSYS},

@@ -73,6 +73,7 @@ def limit_resources(plan: LandlockPlan, *, uid: int | None) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: plan.open_files,
         resource.RLIMIT_DATA: plan.memory_bytes,
+        resource.RLIMIT_AS: plan.memory_bytes + confine.ADDRESS_ROOM_BYTES,
         resource.RLIMIT_FSIZE: plan.workspace_bytes,
         # Counted per uid: an ordinary user's own threads are counted along.
         resource.RLIMIT_NPROC: others + plan.processes + _THREADS_OF_ITS_OWN,

@@ -4,7 +4,6 @@ Landlock knows nothing of modes, times, attributes, locks or owners of files, of
 ABI 6, of shared memory. An ordinary user's sandbox has that user's uid: each of these would reach the user's own files.
 """
 
-import socket
 import struct
 
 from sandbox.backends.namespaces import seccomp
@@ -12,19 +11,18 @@ from sandbox.backends.namespaces.seccomp import JUMP_EQUAL, LOAD, REFUSE, RETURN
 
 _AND = 0x54
 _NUMBER, _ARG0, _ARG1, _ARG3 = 0, 16, 24, 40
-_TYPE_MASK = 0xF
 _SHARED_ANONYMOUS = 0x21
 
 _SYSCALLS = {
     "x86_64": {
-        "mmap": 9, "ioctl": 16, "socket": 41, "socketpair": 53, "kill": 62, "fcntl": 72, "tgkill": 234, "prlimit64": 302,
+        "mmap": 9, "ioctl": 16, "socket": 41, "kill": 62, "fcntl": 72, "tgkill": 234, "prlimit64": 302,
         # Refused whatever their arguments.
         "flock": 73, "truncate": 76, "chmod": 90, "fchmod": 91, "utime": 132, "getxattr": 191, "lgetxattr": 192,
         "fgetxattr": 193, "listxattr": 194, "llistxattr": 195, "flistxattr": 196, "utimes": 235, "fchmodat": 268,
         "utimensat": 280, "memfd_create": 319,
     }
 }  # fmt: skip
-_EXAMINED = frozenset({"mmap", "ioctl", "socketpair", "kill", "fcntl", "tgkill", "prlimit64"})
+_EXAMINED = frozenset({"mmap", "ioctl", "kill", "fcntl", "tgkill", "prlimit64"})
 #: TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX.
 _IOCTLS = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 #: Duplicates, flags, record locks, pipe sizes; no owner, no signal, no lease, no notification.
@@ -46,8 +44,6 @@ def build(machine: str, *, pid: int) -> Program:
     bodies = {
         "mmap": _unless(_ARG3, _SHARED_ANONYMOUS, (_SHARED_ANONYMOUS,)),
         "ioctl": _only(_ARG1, _IOCTLS),
-        # A datagram can be addressed to any path although its socket has a peer.
-        "socketpair": _only(_ARG1, (socket.SOCK_STREAM, socket.SOCK_SEQPACKET), mask=_TYPE_MASK),
         "kill": _only(_ARG0, (pid,)),
         "tgkill": _only(_ARG0, (pid,)),
         "fcntl": _only(_ARG1, _FCNTLS),

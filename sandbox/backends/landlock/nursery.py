@@ -9,6 +9,7 @@ from collections.abc import Collection
 from sandbox.backends.landlock import confine
 from sandbox.backends.landlock.plan import LandlockPlan
 from sandbox.backends.namespaces import kernel, launch
+from sandbox.backends.namespaces.plan import Header
 from sandbox.backends.namespaces.serving import Serving
 from sandbox.guest import runner
 from sandbox.guest.language.offered import OFFERED
@@ -28,11 +29,10 @@ class Nursery(Serving):
         self._pid = os.getpid()
         self._reports: dict[int, int] = {}
 
-    def take_request(self, message: bytes, descriptors: list[int]) -> None:  # noqa: ARG002 - there is one kind
+    def take_request(self, message: bytes, descriptors: list[int]) -> None:
         request, *wires = descriptors
-        plan = LandlockPlan.from_json(os.pread(request, os.fstat(request).st_size, 0))
-        self._learn_strictness(plan)
-        self._spawn(plan, launch.Wires(*wires))
+        self._learn_strictness(Header.from_json(message.partition(b" ")[2]))
+        self._spawn(request, launch.Wires(*wires))
 
     def children(self) -> Collection[int]:
         return self._reports
@@ -44,9 +44,9 @@ class Nursery(Serving):
             launch.tell(report, {"exit": code if code >= 0 else 128 - code})
             os.close(report)
 
-    def _learn_strictness(self, plan: LandlockPlan) -> None:
+    def _learn_strictness(self, header: Header) -> None:
         """Load the strict language once for all: its package may lie where a dropped uid cannot read it."""
-        places = [os.path.dirname(bind.source) for bind in plan.language_paths]  # noqa: PTH120
+        places = [os.path.dirname(place) for place in header.language_places]  # noqa: PTH120
         sys.path += places
         try:
             with contextlib.suppress(ImportError):  # told by the child, which needs it and fails
@@ -54,24 +54,23 @@ class Nursery(Serving):
         finally:
             del sys.path[len(sys.path) - len(places) :]
 
-    def _spawn(self, plan: LandlockPlan, wires: launch.Wires) -> None:
+    def _spawn(self, request: int, wires: launch.Wires) -> None:
         child, handle = kernel.fork()
         if child == 0:
-            self._be_runner(plan, wires)
+            self._be_runner(request, wires)
         launch.tell(wires.report, {"init": child}, handle)
         self._reports[child] = os.dup(wires.report)
-        workspace = os.open(plan.workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        launch.tell(wires.report, {"runner": child}, handle, workspace)
-        os.close(workspace)
         os.close(handle)
 
-    def _be_runner(self, plan: LandlockPlan, wires: launch.Wires) -> None:
+    def _be_runner(self, request: int, wires: launch.Wires) -> None:
         """Be the one process of a sandbox: prepare while paths can be opened, confine, then the REPL."""
         status = 70
         try:
             launch.forget_handlers()
+            plan = LandlockPlan.read(request)
             wires.settle()
             os.umask(0o077)
+            _hand_over(plan.workspace)
             uid = confine.own_uid(os.getpid())
             if uid is not None:
                 os.chown(plan.workspace, uid, uid)
@@ -92,6 +91,14 @@ class Nursery(Serving):
             launch.tell_failure(launch.REPORT_FD, error)
         finally:
             os._exit(status)
+
+
+def _hand_over(workspace: str) -> None:
+    """Send the host handles of this process and of its workspace."""
+    handles = os.pidfd_open(os.getpid()), os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    launch.tell(launch.REPORT_FD, {"runner": os.getpid()}, *handles)
+    for handle in handles:
+        os.close(handle)
 
 
 def _surroundings(plan: LandlockPlan) -> runner.Surroundings:

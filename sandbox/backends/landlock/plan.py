@@ -1,7 +1,6 @@
 """What one degraded sandbox is to be made of: the plan of the namespaces backend, with places on the host's disk."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from sandbox.backends.namespaces.plan import Plan
 
@@ -10,9 +9,3 @@ from sandbox.backends.namespaces.plan import Plan
 class LandlockPlan(Plan):
     # The session's own directory on the host: the only place it may write.
     workspace: str
-
-    @classmethod
-    def from_json(cls, text: bytes) -> "LandlockPlan":
-        plan: Any = super().from_json(text)
-        assert isinstance(plan, cls)
-        return plan

@@ -123,7 +123,7 @@ class Confined:
     namespaces: list[int]
 
 
-def confine(plan: Plan, template: Template) -> Confined:
+def confine(plan: Plan, template: Template, *, has_group: bool) -> Confined:
     """Confine this process, pid 1 of its namespace, all but the filter. Return the layers that hold."""
     uid = own_uid(host_pid(), template.uids) if template.is_root else None
     layers = ["pid-ns"] if template.is_root else ["user-ns", "pid-ns"]
@@ -150,7 +150,7 @@ def confine(plan: Plan, template: Template) -> Confined:
         if root.enter(base, plan, uid=_INSIDE_UID if uid is None else uid):
             layers.append("own-proc")
         workspace = os.open(root.WORKSPACE, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    limit_resources(plan, template.hard_limits)
+    limit_resources(plan, template.hard_limits, has_group=has_group)
     layers += ["rlimits", *drop_privileges(uid)]
     return Confined(layers, workspace, namespaces)
 
@@ -205,10 +205,13 @@ _LIMITED = (
     resource.RLIMIT_MEMLOCK,
     resource.RLIMIT_MSGQUEUE,
     resource.RLIMIT_CPU,
+    resource.RLIMIT_AS,
 )
+#: Room for evidence that is mapped. Where no control group counts page tables, this bounds them.
+ADDRESS_ROOM_BYTES = 32 << 30
 
 
-def limit_resources(plan: Plan, hard_limits: dict[int, int]) -> None:
+def limit_resources(plan: Plan, hard_limits: dict[int, int], *, has_group: bool) -> None:
     """Lower what one process may take; never above the hard limit that the zygote was given."""
     wanted = (
         0,
@@ -219,6 +222,7 @@ def limit_resources(plan: Plan, hard_limits: dict[int, int]) -> None:
         0,
         0,
         plan.cpu_seconds,
+        None if has_group else plan.memory_bytes + ADDRESS_ROOM_BYTES,
     )
     with layer("rlimits"):
         for limit, value in zip(_LIMITED, wanted, strict=True):

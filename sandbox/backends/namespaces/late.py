@@ -10,10 +10,11 @@ from sandbox.backends.namespaces.plan import Plan
 
 
 def bring_in(
-    plan: Plan, template: confine.Template, report: int, namespaces: list[int], *, init: int
+    request: int, template: confine.Template, report: int, namespaces: list[int], *, init: int
 ) -> None:
     """Mount a plan's evidence in the sandbox whose namespaces are given, and tell the host. Ends this process."""
     try:
+        plan = Plan.read(request)
         uid = confine.own_uid(init, template.uids) if template.is_root else None
         with confine.layer("late-evidence"):
             _mount(plan, namespaces, uid=uid)

@@ -42,7 +42,8 @@ class Wires:
 class Birth:
     """Everything a new sandbox is made from."""
 
-    plan: Plan
+    # The memory file with the plan, read by the sandbox's own pid 1.
+    request: int
     template: confine.Template
     group: cgroups.Group | None
     wires: Wires
@@ -81,17 +82,18 @@ def _be_init(birth: Birth) -> None:
     status, report = 70, birth.wires.report
     try:
         gc.disable()
+        plan = Plan.read(birth.request)
         _forget_the_zygote(birth)
         if birth.group is not None:
             with confine.layer("cgroup"):
                 birth.group.join()
-        confined = confine.confine(birth.plan, birth.template)
+        confined = confine.confine(plan, birth.template, has_group=birth.group is not None)
         if birth.group is not None:
             confined.layers.append(birth.group.layer)
         confine.die_with(birth.template.zygote)
         child, handle = kernel.fork()
         if child == 0:
-            _be_runner(birth, confined.layers)  # never returns
+            _be_runner(birth, plan, confined.layers)  # never returns
         tell(report, {"runner": child}, handle, confined.workspace, *confined.namespaces)
         kernel.close_all_but(())
         confine.install_filter(birth.template, allow_fork=False)
@@ -116,22 +118,22 @@ def _forget_the_zygote(birth: Birth) -> None:
     kernel.close_all_but(tuple(fd for fd in kept if fd is not None))
 
 
-def _be_runner(birth: Birth, layers: list[str]) -> None:
+def _be_runner(birth: Birth, plan: Plan, layers: list[str]) -> None:
     """Be the process in which cells run: last checks, the filter, then the REPL."""
     status = 70
     try:
         birth.wires.settle()
         os.umask(0o077)
-        closed = unreadable(birth.plan)
+        closed = unreadable(plan)
         if closed is not None:
             tell(REPORT_FD, {"unreadable": closed})
             return
-        serve = birth.prepare(birth.plan, CHANNEL_FD)
+        serve = birth.prepare(plan, CHANNEL_FD)
         # Without a control group, memory could be multiplied by forking: then there is no fork.
         allow_fork = birth.group is not None
         confine.install_filter(birth.template, allow_fork=allow_fork)
         layers += ["seccomp", *([] if allow_fork else ["no-fork"])]
-        layers += ["strict-language"] if birth.plan.language == "strict" else []
+        layers += ["strict-language"] if plan.language == "strict" else []
         tell(REPORT_FD, {"layers": layers})
         os.close(REPORT_FD)
         gc.enable()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from sandbox.backends.namespaces import cgroups, confine, kernel, late, launch, root
-from sandbox.backends.namespaces.plan import Plan
+from sandbox.backends.namespaces.plan import Header, Plan
 from sandbox.backends.namespaces.serving import Serving
 from sandbox.guest import runner
 
@@ -56,25 +56,24 @@ class Nursery(Serving):
 
     def take_request(self, message: bytes, descriptors: list[int]) -> None:
         request, *handed = descriptors
-        plan = Plan.from_json(os.pread(request, os.fstat(request).st_size, 0))
-        kind, _, init = message.partition(b" ")
+        kind, _, rest = message.partition(b" ")
         if kind == b"spawn":
-            self._spawn(plan, launch.Wires(*handed))
+            self._spawn(Header.from_json(rest), request, launch.Wires(*handed))
         else:
-            self._bring_in(plan, handed, int(init))
+            self._bring_in(request, handed, int(rest))
 
-    def _spawn(self, plan: Plan, wires: launch.Wires) -> None:
-        group = cgroups.Group(self._hierarchies, plan.name) if self._hierarchies else None
+    def _spawn(self, header: Header, request: int, wires: launch.Wires) -> None:
+        group = cgroups.Group(self._hierarchies, header.name) if self._hierarchies else None
         try:
             self._make_net_fresh()
             if group is not None:
                 with confine.layer("cgroup"):
                     group.create(
-                        memory_bytes=plan.memory_bytes + _MEMORY_HEADROOM,
-                        processes=plan.processes + confine.OWN_PROCESSES,
+                        memory_bytes=header.memory_bytes + _MEMORY_HEADROOM,
+                        processes=header.processes + confine.OWN_PROCESSES,
                     )
             init, handle = launch.start(
-                launch.Birth(plan, self._template, group, wires, self._cradle.prepare)
+                launch.Birth(request, self._template, group, wires, self._cradle.prepare)
             )
             self._is_net_fresh = False
         except confine.LayerFailed as failure:
@@ -86,7 +85,7 @@ class Nursery(Serving):
         os.close(handle)
         self._children[init] = _Child(os.dup(wires.report), group)
 
-    def _bring_in(self, plan: Plan, handed: list[int], init: int) -> None:
+    def _bring_in(self, request: int, handed: list[int], init: int) -> None:
         report, *namespaces = handed
         try:
             child, handle = kernel.fork()
@@ -96,7 +95,7 @@ class Nursery(Serving):
         if child == 0:
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
             launch.forget_handlers()
-            late.bring_in(plan, self._template, report, namespaces, init=init)
+            late.bring_in(request, self._template, report, namespaces, init=init)
         os.close(handle)
 
     def children(self) -> Collection[int]:
@@ -143,6 +142,7 @@ class _Cradle:
             workspace=root.WORKSPACE,
             guest_root=root.GUEST,
             library_paths=tuple(bind.target for bind in plan.guest_paths),
+            has_own_processes=True,
             language=plan.language,
             language_paths=tuple(os.path.dirname(bind.target) for bind in plan.language_paths),  # noqa: PTH120
         )

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import os
 from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -10,6 +12,21 @@ class Bind:
     source: str
     target: str
     is_evidence: bool = False
+
+
+@dataclass(frozen=True)
+class Header:
+    """The part of a request that the zygote reads."""
+
+    name: str
+    memory_bytes: int
+    processes: int
+    language_places: tuple[str, ...]
+
+    @classmethod
+    def from_json(cls, text: bytes) -> "Header":
+        name, memory_bytes, processes, places = json.loads(text)
+        return cls(name, memory_bytes, processes, tuple(places))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +63,21 @@ class Plan:
             return ()
         return ("mnt",) if is_root else ("mnt", "user")
 
+    def header(self) -> bytes:
+        """What the zygote itself must know. All that it ever held can be read in every sandbox it makes: nothing of a job."""
+        places = [bind.source for bind in self.language_paths]
+        return json.dumps([self.name, self.memory_bytes, self.processes, places]).encode()
+
     def to_json(self) -> bytes:
         return json.dumps(dataclasses.asdict(self)).encode()
 
     @classmethod
-    def from_json(cls, text: bytes) -> "Plan":
+    def read(cls, descriptor: int) -> Self:
+        """Read a plan from the memory file it came in. Not in the zygote, which would remember it."""
+        return cls.from_json(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
         fields = json.loads(text)
         for name in ("evidence", "guest_paths", "language_paths"):
             fields[name] = tuple(Bind(**bind) for bind in fields[name])

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sandbox.backends.namespaces.syscalls import ALLOWED, AUDIT_ARCH, EXAMINED, REFUSED
 
-LOAD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_SET, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+LOAD, AND, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_SET, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 _ERRNO = 0x00050000
 REFUSE = _ERRNO | errno.EPERM
@@ -17,9 +17,11 @@ UNKNOWN = _ERRNO | errno.ENOSYS
 TRY_AGAIN = _ERRNO | errno.EAGAIN
 NO_FAMILY = _ERRNO | errno.EAFNOSUPPORT
 
-_NUMBER, _ARCH, _ARG0, _ARG1, _ARG2, _ARG3 = 0, 4, 16, 24, 32, 40
+_NUMBER, _ARCH, _ARG0, _ARG1, _ARG2, _ARG3, _ARG4 = 0, 4, 16, 24, 32, 40, 48
 _X32_BIT = 0x40000000
 _AF_UNIX = 1
+#: Stream and seqpacket need a connection, which is refused. A datagram needs none: it reaches any socket whose path is seen.
+SOCKET_TYPES, SOCKET_TYPE_MASK = (1, 5), 0xF
 _CLONE_THREAD = 0x00010000
 _CLONE_NAMESPACES = 0x7E020080  # NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
@@ -28,6 +30,8 @@ _F_SETLEASE, _F_NOTIFY = 1024, 1026  # a lease on evidence makes the host wait t
 # Type, error, sizes, times, domain, protocol. Not the peer's credentials or pidfd, which are the host's; no socket filters.
 _SOCKET_OPTIONS = (3, 4, 7, 8, 20, 21, 30, 38, 39)
 _MAP_SHARED, _MAP_ANONYMOUS = 0x01, 0x20
+_MAP_GROWSDOWN, _PROT_GROWS = 0x100, 0x03000000  # counted as stack, which no limit of ours bounds
+_RENAME_WHITEOUT = 4  # makes a device
 _PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA = 15, 16, 0x53564D41
 
 
@@ -53,8 +57,8 @@ def build(machine: str, *, allow_fork: bool) -> Program:
     fork_verdict = ALLOW if allow_fork else TRY_AGAIN
     rules = {
         "ioctl": _any_but(_ARG1, (_TIOCSTI, _TIOCLINUX)),
-        "socket": _only(_ARG0, (_AF_UNIX,), otherwise=NO_FAMILY),
-        "socketpair": _only(_ARG0, (_AF_UNIX,), otherwise=NO_FAMILY),
+        "socket": _connected_sockets(),
+        "socketpair": _connected_sockets(),
         "clone": _clone(fork_verdict),
         "prctl": _only(_ARG0, (_PR_SET_NAME, _PR_GET_NAME, _PR_SET_VMA), otherwise=REFUSE),
         "prlimit64": _read_only_limits(),
@@ -66,7 +70,9 @@ def build(machine: str, *, allow_fork: bool) -> Program:
         "sendmsg": _without(_ARG2, _MSG_OOB),
         "recvmsg": _without(_ARG2, _MSG_OOB),
         # Without a control group, only memory that a process owns is counted: there is no other then.
-        "mmap": [_return(ALLOW)] if allow_fork else _no_shared_memory(),
+        "mmap": _without(_ARG3, _MAP_GROWSDOWN) if allow_fork else _own_memory(),
+        "mprotect": _without(_ARG2, _PROT_GROWS),
+        "renameat2": _without(_ARG4, _RENAME_WHITEOUT),
         "memfd_create": [_return(ALLOW if allow_fork else REFUSE)],
     }
     program = _prologue(machine)
@@ -116,9 +122,24 @@ def _without(argument: int, flags: int) -> Program:
     ]
 
 
-def _no_shared_memory() -> Program:
+def _connected_sockets() -> Program:
+    return [
+        Instruction(LOAD, 0, 0, _ARG0),
+        Instruction(JUMP_EQUAL, 1, 0, _AF_UNIX),
+        _return(NO_FAMILY),
+        Instruction(LOAD, 0, 0, _ARG1),
+        Instruction(AND, 0, 0, SOCKET_TYPE_MASK),
+        Instruction(JUMP_EQUAL, 2, 0, SOCKET_TYPES[0]),
+        Instruction(JUMP_EQUAL, 1, 0, SOCKET_TYPES[1]),
+        _return(REFUSE),
+        _return(ALLOW),
+    ]
+
+
+def _own_memory() -> Program:
     return [
         Instruction(LOAD, 0, 0, _ARG3),
+        Instruction(JUMP_SET, 2, 0, _MAP_GROWSDOWN),
         Instruction(JUMP_SET, 0, 2, _MAP_ANONYMOUS),
         Instruction(JUMP_SET, 0, 1, _MAP_SHARED),
         _return(REFUSE),

@@ -54,7 +54,7 @@ class Serving(ABC):
         self._end_children()
 
     def _receive(self, control: socket.socket) -> bool:
-        message, descriptors, _, _ = socket.recv_fds(control, 64, 8)
+        message, descriptors, _, _ = socket.recv_fds(control, 1 << 16, 8)
         if message:
             self.take_request(message, descriptors)
         for fd in descriptors:

@@ -3,7 +3,7 @@
 # What CPython needs to analyse data: files, memory, threads, forked children, pipes, clocks. Not flock: a lock on a file
 # that sessions share is a word between them, and one that the host may have to wait for.
 _X86_64_ALLOWED = """
-read 0 write 1 open 2 close 3 stat 4 fstat 5 lstat 6 poll 7 lseek 8 mprotect 10 munmap 11 brk 12
+read 0 write 1 open 2 close 3 stat 4 fstat 5 lstat 6 poll 7 lseek 8 munmap 11 brk 12
 rt_sigaction 13 rt_sigprocmask 14 rt_sigreturn 15 pread64 17 pwrite64 18 readv 19 writev 20 access 21 pipe 22
 select 23 sched_yield 24 mremap 25 msync 26 mincore 27 madvise 28 dup 32 dup2 33 pause 34 nanosleep 35 getitimer 36
 alarm 37 setitimer 38 getpid 39 sendfile 40 shutdown 48 getsockname 51
@@ -19,7 +19,7 @@ fadvise64 221 clock_gettime 228 clock_getres 229 clock_nanosleep 230 exit_group 
 tgkill 234 utimes 235 waitid 247 openat 257 mkdirat 258 newfstatat 262 unlinkat 263 renameat 264 linkat 265
 symlinkat 266 readlinkat 267 fchmodat 268 faccessat 269 pselect6 270 ppoll 271 set_robust_list 273
 get_robust_list 274 splice 275 utimensat 280 epoll_pwait 281 eventfd 284 fallocate 285 eventfd2 290 epoll_create1 291
-dup3 292 pipe2 293 preadv 295 pwritev 296 getcpu 309 renameat2 316 getrandom 318 membarrier 324
+dup3 292 pipe2 293 preadv 295 pwritev 296 getcpu 309 getrandom 318 membarrier 324
 copy_file_range 326 statx 332 rseq 334 close_range 436 faccessat2 439
 """
 
@@ -42,7 +42,7 @@ landlock_create_ruleset 444 landlock_add_rule 445 landlock_restrict_self 446 mem
 # Allowed or refused by their arguments; the filter holds a rule for each.
 _X86_64_EXAMINED = """
 mmap 9 ioctl 16 socket 41 sendto 44 recvfrom 45 sendmsg 46 recvmsg 47 socketpair 53 setsockopt 54 getsockopt 55 clone 56
-fcntl 72 prctl 157 prlimit64 302 memfd_create 319
+fcntl 72 prctl 157 prlimit64 302 memfd_create 319 mprotect 10 renameat2 316
 """
 
 

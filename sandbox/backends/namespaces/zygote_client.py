@@ -163,7 +163,7 @@ class Zygote:
         sent = (request, theirs.detach(), their_stdout, their_stderr, their_report.detach())
         try:
             with self._sending:
-                socket.send_fds(self._control, [b"spawn"], list(sent))
+                socket.send_fds(self._control, [b"spawn " + plan.header()], list(sent))
         except OSError:
             guest.release()
             raise

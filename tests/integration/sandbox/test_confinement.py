@@ -351,3 +351,34 @@ def test_pid_1_holds_nothing_but_the_loop_in_which_it_waits(in_box):
         assert len([line for line in mapped_by(box.session.pid) if "[v" not in line]) == 2
 
     in_box(story)
+
+
+def test_what_other_sessions_were_given_is_in_no_memory(in_box, tmp_path):
+    """A zygote's children read all that it ever held: it must not hold what a session is about."""
+    first, second = "customer-acme", "-payroll.log"
+    evidence = tmp_path / (first + second)
+    evidence.write_text("x")
+    # The searcher never holds the name in one piece: it looks for the second half with the first, backwards, before it.
+    code = f"""
+import ctypes
+found, half, before = [], {second!r}.encode(), {first[::-1]!r}.encode()
+for line in open('/proc/self/maps'):
+    span, rights = line.split()[:2]
+    start, end = (int(part, 16) for part in span.split('-'))
+    if rights.startswith('rw'):
+        data = ctypes.string_at(start, end - start)
+        place = data.find(half)
+        while place >= 0:
+            found.append(data[place - len(before):place][::-1] == before)
+            place = data.find(half, place + 1)
+len(found) > 0, any(found)
+"""
+
+    async def holder(box):
+        assert await box.value("'acme' in open('/proc/self/mountinfo').read()") == "True"
+
+    async def story(box):
+        assert await box.value(code) == "(True, False)"
+
+    in_box(holder, evidence=(Mount(source=str(evidence), target="log"),))
+    in_box(story)

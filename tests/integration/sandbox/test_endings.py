@@ -403,3 +403,88 @@ def test_a_kill_from_another_thread_needs_no_event_loop():
         session.kill_now()
 
     asyncio.run(main())
+
+
+def test_calls_that_nobody_declared_do_not_stretch_the_deadline(in_box):
+    code = """
+import threading
+from sandbox.guest.calls import host_call
+def ask():
+    while True:
+        try: host_call('nope', {})
+        except Exception: pass
+for _ in range(8): threading.Thread(target=ask, daemon=True).start()
+while True: pass
+"""
+
+    async def story(box):
+        finished = await box.run(code, deadline=1.0)
+
+        assert finished.outcome in {"timed_out", "violation"}
+        assert box.calls == []
+
+    in_box(story)
+
+
+def test_more_than_a_thousand_undeclared_calls_are_a_violation(in_box):
+    code = """
+from sandbox.guest.calls import host_call
+for _ in range(2000):
+    try: host_call('nope', {})
+    except Exception: pass
+"""
+
+    async def story(box):
+        finished = await box.run(code)
+
+        assert finished.outcome == "violation"
+        assert "not declared" in finished.detail
+
+    in_box(story)
+
+
+def test_what_an_interrupted_cell_forked_is_killed_with_it(in_box):
+    code = """
+import os, signal, time
+if os.fork() == 0:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while True: pass
+while True: pass
+"""
+
+    async def story(box):
+        await box.run("kept = 1")
+        finished = await box.run(code, deadline=0.5)
+
+        assert (finished.outcome, finished.state_lost) == ("timed_out", False)
+        running = (
+            "[n for n in os.listdir('/proc') if n.isdigit() and ' Z ' not in open(f'/proc/{n}/stat').read()]"
+        )
+        assert await box.value(f"kept, {running}") == "(1, ['1', '2'])"
+
+    in_box(story)
+
+
+def test_what_a_cell_forked_lives_on_when_the_cell_was_not_interrupted(in_box):
+    async def story(box):
+        await box.run("import os, time\nif os.fork() == 0: time.sleep(60)")
+
+        assert await box.value("len([n for n in os.listdir('/proc') if n.isdigit()])") == "3"
+
+    in_box(story)
+
+
+def test_a_flood_of_output_between_cells_is_read_with_rests_and_belongs_to_nobody(in_box):
+    async def story(box):
+        await box.run("import os\nif os.fork() == 0:\n    while True: os.write(1, b'x' * 65536)")
+        for _ in range(200):
+            if box.session._resting:
+                break
+            await asyncio.sleep(0.02)
+        assert box.session._resting
+
+        finished = await box.run("os.kill(-1, 9)\nprint('mine')")
+        assert finished.stdout.endswith("mine\n")
+        assert not box.session._resting
+
+    in_box(story)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sandbox import ArtifactLimits, PolicyError
+from sandbox import ArtifactLimits, PolicyError, artifacts, walking
 from sandbox.artifacts import Collected, copy_out, remove_tree
 from sandbox.escaping import escape_name
 from sandbox.globs import Globs
@@ -52,6 +52,28 @@ def reasons(collected: Collected) -> dict[str, str]:
 
 def paths(collected: Collected) -> list[str]:
     return [artifact.path for artifact in collected.artifacts]
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def test_copies_that_are_spoiled_count_like_those_that_succeed(tree, into, monkeypatch):
+    """Code that lives can cut every file short while it is read: what the host writes stays bounded all the same."""
+    for number in range(20):
+        (tree / f"{number:02}").write_bytes(b"x" * 1_000)
+    written = 0
+
+    def spoiled(source, copy, size):
+        nonlocal written
+        written += size
+        raise walking.Unfit("it shrank while it was read")
+
+    monkeypatch.setattr(artifacts, "_copy_bytes", spoiled)
+    collected = collect(tree, into, total_bytes=5_000)
+
+    assert written <= 5_000
+    assert (collected.artifacts, collected.skipped_total) == ((), 20)
+    assert names_in(into) == set()
 
 
 # ---------------------------------------------------------------- what is collected

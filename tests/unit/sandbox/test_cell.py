@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sandbox.cell import ActiveClock, Capture, RunningCell
 from sandbox.escaping import escape_controls
+from sandbox.guest import frames
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(min_value=1, max_value=100))
@@ -66,3 +67,32 @@ def test_the_last_word_is_said_once():
         assert cell.events.empty()
 
     asyncio.run(main())
+
+
+def test_calls_that_hold_too_much_memory_stop_the_reading_until_they_are_answered():
+    async def main():
+        cell = RunningCell(1, output_bytes=10, clock=ActiveClock(60, lambda: None))
+        small = b'{"x":[' + b",".join([b'{"":0}'] * 500_000) + b"]}"
+        assert frames.weight(small) > 20 * len(small)
+
+        for number in range(1, 3):
+            cell.open_call(number, number, size=frames.weight(small))
+        assert not cell.has_room.is_set()
+        cell.close_call(1)
+        cell.close_call(2)
+        assert cell.has_room.is_set()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("hidden", ["\u202e", "\u2066", "\u200b", "\u2028", "\ufeff", "\u00ad", "\U000e0041"])
+def test_nothing_is_shown_that_cannot_be_seen(hidden):
+    shown = escape_controls(f"a{hidden}b")
+
+    assert hidden not in shown
+    assert shown.startswith("a\\")
+
+
+@pytest.mark.parametrize("text", ["naïve — 日本語", "नहीं\u200d", "k\u200cl", "👩\u200d🔬", "a\tb\n"])
+def test_what_people_write_is_shown_as_it_is(text):
+    assert escape_controls(text) == text

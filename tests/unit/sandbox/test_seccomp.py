@@ -27,6 +27,8 @@ def verdict(number: int, *args: int, arch: int = ARCH, allow_fork: bool = True) 
         match operation:
             case 0x20:
                 (accumulator,) = struct.unpack_from("<I", data, k)
+            case 0x54:
+                accumulator &= k
             case 0x15:
                 position += if_true if accumulator == k else if_false
             case 0x35:
@@ -69,7 +71,12 @@ def test_every_other_call_does_not_exist(number):
         (41, (2, 1, 0), NO_FAMILY),
         (41, (16, 3, 0), NO_FAMILY),
         (41, (40, 1, 0), NO_FAMILY),  # AF_VSOCK, which a network namespace does not shut
+        (41, (1, 1 | 0x80800, 0), ALLOW),  # close-on-exec, non-blocking
+        (41, (1, 5, 0), ALLOW),
+        (41, (1, 2, 0), REFUSE),  # a datagram needs no connection to reach a socket in evidence
+        (41, (1, 3, 0), REFUSE),
         (53, (1, 1, 0), ALLOW),
+        (53, (1, 2 | 0x80000, 0), REFUSE),
         (56, (0x01200011,), ALLOW),  # fork through clone
         (56, (0x003D0F00,), ALLOW),  # a thread
         *(
@@ -100,6 +107,11 @@ def test_every_other_call_does_not_exist(number):
         (44, (3, 0, 1, 0x4001), REFUSE),  # MSG_OOB
         (47, (3, 0, 1), REFUSE),
         (9, (0, 4096, 3, 0x21), ALLOW),
+        (9, (0, 4096, 3, 0x122), REFUSE),  # MAP_GROWSDOWN is not counted as data
+        (10, (0, 4096, 7), ALLOW),
+        (10, (0, 4096, 3 | 0x01000000), REFUSE),  # PROT_GROWSDOWN
+        (316, (3, 0, 3, 0, 1), ALLOW),
+        (316, (3, 0, 3, 0, 4), REFUSE),  # RENAME_WHITEOUT
         (319, (), ALLOW),
     ],
 )
@@ -119,6 +131,7 @@ def test_without_a_control_group_there_is_no_memory_that_no_process_owns():
     assert verdict(9, 0, 4096, 3, 0x21, allow_fork=False) == REFUSE
     assert verdict(9, 0, 4096, 3, 0x22, allow_fork=False) == ALLOW  # private
     assert verdict(9, 0, 4096, 1, 0x01, allow_fork=False) == ALLOW  # a file
+    assert verdict(9, 0, 4096, 3, 0x122, allow_fork=False) == REFUSE  # grows down
     assert verdict(319, allow_fork=False) == REFUSE
 
 

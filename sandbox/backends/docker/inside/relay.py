@@ -282,6 +282,7 @@ def _prepare(orders: confinement.Orders) -> guest_runner.Runner:
             workspace=confinement.WORKSPACE,
             guest_root=confinement.GUEST,
             library_paths=tuple(orders.libraries),
+            has_own_processes=True,
             language=orders.language,
             language_paths=(confinement.STRICT,) if orders.language == "strict" else (),
         ),
