@@ -115,9 +115,8 @@ class Box:
                 await self._refuse(call, f"{call.name} failed: {type(error).__name__}: {error}")
 
     async def _use(self, call: HostCall) -> Any:
-        await self.session.room()
         if call.name == CALL:
-            return await self._proxy.answer(call.payload)
+            return await self._proxy.answer(call.payload, room=self.session.room)
         tool = self._tools.get(call.name)
         if tool is None:
             raise LookupError("no tool of this name was given")

@@ -97,12 +97,19 @@ class Proxy:
         self._tls = tls
         self._free = asyncio.Semaphore(_AT_ONCE)
 
-    async def answer(self, payload: JsonObject) -> JsonObject:
-        """Make the request that a guest asked for; raises NetworkRefused with what the cell is told."""
+    async def answer(
+        self, payload: JsonObject, *, room: Callable[[], Awaitable[None]] | None = None
+    ) -> JsonObject:
+        """Make the request that a guest asked for; raises NetworkRefused with what the cell is told.
+
+        With `room`, the session's, nothing is fetched for a guest that does not read what it was answered before.
+        """
         request = self._read(payload)
         self._must_be_allowed(request.target.endpoint)
         try:
             async with asyncio.timeout(request.seconds), self._free:
+                if room is not None:
+                    await room()
                 addresses = await self._addresses(request.target.endpoint)
                 address, answer = await self._exchange(request, addresses)
         except TimeoutError:
