@@ -164,4 +164,8 @@ _SUMMARIES: dict[type[Event], Callable[[Any], str]] = {
     t.ArtifactsCollected: _artifacts_collected,
     t.AttemptEnded: _attempt_ended,
     limits.Parked: _parked,
+    limits.AnswerExtracted: lambda e: f"answer extracted from the history: {value_text(e.fields)}",
+    limits.PromptShortened: lambda e: (
+        f"prompt of iteration {e.iteration} shortened to {count(e.kept_characters)} of {count(e.characters)} characters"
+    ),
 }

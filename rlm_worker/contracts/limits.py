@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime
 
-from rlm_worker.contracts.base import Event
+from rlm_worker.contracts.base import Count, Event, JsonObject
 
 #: What a parked job waits for: a model's rate limit to pass, or a person's answer.
 ParkReason = Literal["rate_limited", "asked"]
@@ -19,4 +19,21 @@ class Parked(Event):
     not_before: AwareDatetime | None = None
 
 
-LimitEvent = Parked
+class PromptShortened(Event):
+    """A prompt did not fit the model's context: older observations were left out and it was asked again, once."""
+
+    kind: Literal["prompt_shortened"] = "prompt_shortened"
+    iteration: Count
+    characters: Count
+    kept_characters: Count
+
+
+class AnswerExtracted(Event):
+    """Nobody submitted and there was no draft: the answer was read out of the history by one typed call, and checked."""
+
+    kind: Literal["answer_extracted"] = "answer_extracted"
+    iteration: Count
+    fields: JsonObject
+
+
+LimitEvent = Parked | PromptShortened | AnswerExtracted

@@ -234,6 +234,8 @@ EVENTS: tuple[t.TraceEvent, ...] = (
     t.AttemptEnded(
         attempt=2, status="failed", answered_by="nobody", failure_class="model_error", message="no route"
     ),
+    limits.AnswerExtracted(iteration=4, fields={"answer": "é"}),
+    limits.PromptShortened(node="child.3", iteration=4, characters=90_000, kept_characters=44_000),
     limits.Parked(
         node="child.3",
         reason="rate_limited",

@@ -90,6 +90,7 @@ def _least(variant: type[Event]) -> dict[str, object]:
             continue
         digests = {"key", "digest", "prompt_digest", "payload_digest", "content_digest", "expected", "got"}
         numbers = {"iteration", "ordinal", "attempt", "steer_id", "kill_ms", "stdout_bytes", "stderr_bytes"}
+        numbers |= {"characters", "kept_characters"}
         found[name] = golden.KEY if name in digests else 1 if name in numbers else stock.get(name, "x")
     return found
 
