@@ -13,6 +13,7 @@ from rlm_worker.contracts.job import ModelDriver
 from rlm_worker.contracts.trace import SubcallFinished
 from rlm_worker.journal import Journal
 from rlm_worker.trace import TraceWriter
+from rlm_worker.waiting import Waiting
 
 OpenSession = Callable[[sandbox.Policy], Awaitable[sandbox.Session]]
 
@@ -41,6 +42,7 @@ class Workbench:
         root = (spec.driver.model,) if isinstance(spec.driver, ModelDriver) else ()
         #: Models that a cell may name in predict(); the first is the default.
         self.predict_models = (spec.sub_model, *root)
+        self.waiting = Waiting()
         self.limiter = asyncio.Semaphore(settings.subcalls_in_flight)
         self.citations = CitationBook(spec.input_artifacts)
         #: Subcalls that were asked and are not answered yet, by key: equal ones wait for the same answer.

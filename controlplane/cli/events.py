@@ -7,7 +7,9 @@ from typing import Any
 from controlplane.cli.figures import count, duration, money
 from controlplane.cli.progress import cell_name
 from controlplane.cli.safe import clipped, one_line
+from rlm_worker.contracts import limits
 from rlm_worker.contracts import trace as t
+from rlm_worker.contracts.base import Event
 from rlm_worker.contracts.trace import TraceRecord
 
 _VALUE_WIDTH = 110
@@ -104,6 +106,11 @@ def _budget_exhausted(event: t.BudgetExhausted) -> str:
     return f"budget of {event.dimension} used up, {event.spent} of {event.limit}{detail}"
 
 
+def _parked(event: limits.Parked) -> str:
+    until = "" if event.not_before is None else f" until {event.not_before:%Y-%m-%d %H:%M:%S %Z}"
+    return f"parked{until} ({event.reason}): {one_line(event.detail)}"
+
+
 def _stop_verified(event: t.StopVerified) -> str:
     left = "none" if not event.survivors else ", ".join(map(str, event.survivors))
     return f"stop verified in {duration(event.kill_ms)}, survivors: {left}"
@@ -126,7 +133,7 @@ def _submit_rejected(event: t.SubmitRejected) -> str:
     return "SUBMIT rejected: " + one_line("; ".join(event.errors), width=160)
 
 
-_SUMMARIES: dict[type[t.Event], Callable[[Any], str]] = {
+_SUMMARIES: dict[type[Event], Callable[[Any], str]] = {
     t.AttemptStarted: _attempt_started,
     t.SandboxOpened: lambda e: f"sandbox {e.backend} ({e.reason}): {', '.join(e.layers)}",
     t.EvidenceSealed: _evidence_sealed,
@@ -156,4 +163,9 @@ _SUMMARIES: dict[type[t.Event], Callable[[Any], str]] = {
     t.Diverged: lambda e: f"DIVERGED at iteration {e.iteration}: {one_line(e.detail)}",
     t.ArtifactsCollected: _artifacts_collected,
     t.AttemptEnded: _attempt_ended,
+    limits.Parked: _parked,
+    limits.AnswerExtracted: lambda e: f"answer extracted from the history: {value_text(e.fields)}",
+    limits.PromptShortened: lambda e: (
+        f"prompt of iteration {e.iteration} shortened to {count(e.kept_characters)} of {count(e.characters)} characters"
+    ),
 }

@@ -6,8 +6,9 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field, JsonValue, TypeAdapter
 
-from rlm_worker.contracts.base import Contract, Count, JsonObject, Name, Sha256, canonical
+from rlm_worker.contracts.base import Contract, Count, Event, JsonObject, Name, Sha256, canonical
 from rlm_worker.contracts.job import Dimension
+from rlm_worker.contracts.limits import LimitEvent
 from rlm_worker.contracts.result import AnsweredBy, ArtifactRef, FailureClass, Proposal, Status
 
 GENESIS = "0" * 64
@@ -41,12 +42,6 @@ class Spend(Contract):
     output_tokens: Count = 0
     cached_input_tokens: Count = 0
     cost_usd: Usd | None = Decimal(0)
-
-
-class Event(Contract):
-    """One act. `node` names the REPL it belongs to: empty for the job's own, a child's id below an rlm_query."""
-
-    node: str = ""
 
 
 class AttemptStarted(Event):
@@ -335,7 +330,8 @@ TraceEvent = Annotated[
     | StopVerified
     | Diverged
     | ArtifactsCollected
-    | AttemptEnded,
+    | AttemptEnded
+    | LimitEvent,
     Field(discriminator="kind"),
 ]
 

@@ -247,7 +247,8 @@ def _translated(name: str, error: Exception) -> ModelError:  # noqa: PLR0911  # 
     match error:
         case failed.ModelHTTPError():
             body = error.body if isinstance(error.body, str) else to_json(error.body, fallback=str).decode()
-            return error_for_status(name, error.status_code, body, headers=error.headers or {})
+            headers = {key.lower(): value for key, value in (error.headers or {}).items()}
+            return error_for_status(name, error.status_code, body, headers=headers)
         case failed.ModelConnectionError():
             sent = (
                 "connect" not in type(error.__cause__.__cause__ if error.__cause__ else None).__name__.lower()

@@ -2,11 +2,13 @@
 
 import json
 import sys
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from rlm_worker.contracts import limits
 from rlm_worker.contracts import trace as t
 from rlm_worker.contracts.base import Contract
 from rlm_worker.contracts.gateway import (
@@ -15,6 +17,8 @@ from rlm_worker.contracts.gateway import (
     ClaimRequest,
     Lease,
     NotClaimed,
+    ParkAnswer,
+    ParkRequest,
     ReadTraceAnswer,
     ReadTraceRequest,
     RecordAnswer,
@@ -230,6 +234,14 @@ EVENTS: tuple[t.TraceEvent, ...] = (
     t.AttemptEnded(
         attempt=2, status="failed", answered_by="nobody", failure_class="model_error", message="no route"
     ),
+    limits.AnswerExtracted(iteration=4, fields={"answer": "é"}),
+    limits.PromptShortened(node="child.3", iteration=4, characters=90_000, kept_characters=44_000),
+    limits.Parked(
+        node="child.3",
+        reason="rate_limited",
+        detail="m: too many requests",
+        not_before=datetime(2026, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC),
+    ),
 )
 RECORDS = (
     t.link(EVENTS[0], seq=0, at_ms=1_700_000_000_000, prev=t.GENESIS),
@@ -262,6 +274,14 @@ OTHERS: dict[str, Contract] = {
     "gateway.record_answer": RecordAnswer(events=2, head=RECORDS[1].hash),
     "gateway.settle_request": SettleRequest(job_id="job-1", fence=3, result=RESULT),
     "gateway.settle_answer": SettleAnswer(accepted=True, receipt_id="receipt-1"),
+    "gateway.park_request": ParkRequest(
+        job_id="job-1",
+        fence=3,
+        reason="rate_limited",
+        detail="m: too many requests",
+        not_before=datetime(2026, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC),
+    ),
+    "gateway.park_answer": ParkAnswer(parked=True),
     "gateway.read_trace_request": ReadTraceRequest(job_id="job-1", fence=3, after=10, limit=100),
     "gateway.read_trace_answer": ReadTraceAnswer(records=RECORDS, more=True),
     "gateway.await_orders_request": AwaitOrdersRequest(
