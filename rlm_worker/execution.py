@@ -4,6 +4,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import ChildStarted, HostCallFinished
 from rlm_worker.errors import CallRefused
 from rlm_worker.journal import Outcome, Recorded
@@ -43,6 +44,7 @@ class Execution:
         self._outcomes = _Served[str, Outcome](recorded.outcomes, last_is_shared=not live)
         self._host_calls = _Served[tuple[str, str], HostCallFinished](recorded.host_calls)
         self._refusals = dict(recorded.refusals)
+        self._proposals = list(recorded.proposals)
         self._called: Counter[tuple[str, str]] = Counter()
 
     def outcome(self, key: str) -> Outcome | None:
@@ -65,6 +67,13 @@ class Execution:
     def refusal(self, name: str, payload_digest: str, calls_before: int) -> HostCallFinished | None:
         """How this call was refused when the cell ran before."""
         return self._refusals.get((name, payload_digest, calls_before))
+
+    def proposed(self, proposal: Proposal) -> bool:
+        """Whether this very proposal was recorded when the cell ran before; each counts once."""
+        if proposal in self._proposals:
+            self._proposals.remove(proposal)
+            return True
+        return False
 
     def must_be_live(self, what: str) -> None:
         """Refuse to ask anew while a finished cell is only being repeated."""

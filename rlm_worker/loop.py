@@ -16,24 +16,23 @@ from rlm_worker.contracts.trace import (
     CellProposed,
     CellRejected,
     Diverged,
-    NoProgress,
     SandboxOpened,
     SteerObserved,
 )
+from rlm_worker.course import Course
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.drivers.driver import Cell, Driver, Finished, NoCell, Step, Turn, View
-from rlm_worker.drivers.recording import RecordingDriver, recorded_step, steer_notices
+from rlm_worker.drivers.model import ModelDriver
+from rlm_worker.drivers.recording import RecordingDriver, recorded_step
 from rlm_worker.endings import Ending, Exhausted, Failed, Submitted
 from rlm_worker.errors import BudgetExceeded, JobFailed
 from rlm_worker.execution import Execution
 from rlm_worker.hostcalls import CALLS, HostCalls
 from rlm_worker.meter import Meter
-from rlm_worker.prompts import offers
 from rlm_worker.root import open_driver
+from rlm_worker.variables import look_at_variables
+from rlm_worker.views import make_view
 from rlm_worker.workbench import Workbench
-
-_LAST_TURN = "This is your last turn: SUBMIT what you have now."
-_CLOSING = "{} This is the closing turn: SUBMIT what you have now."
 
 
 class Repl:
@@ -50,6 +49,7 @@ class Repl:
         self._driver: Driver = open_driver(bench, spec, node=node, meter=meter)
         children = Children(bench, spec, meter=meter, run=self._run_child)
         self.host = HostCalls(bench, spec, meter=meter, ask_child=children.ask)
+        self._course = Course(bench, node=node)
         self._session: sandbox.Session | None = None
         self._history: list[Step] = []
         self._closing: Exhausted | None = self._recall_limit()
@@ -117,6 +117,10 @@ class Repl:
         return await self._run_turn(iteration, turn, is_new=is_new)
 
     async def _new_turn(self) -> Turn:
+        if isinstance(self._driver, ModelDriver) and await self._course.roll_over(
+            self._seen, self._driver, history=self._history, look=self._look
+        ):
+            self._seen = self._view(self._seen.iteration)
         try:
             return await self._driver.next(self._seen)
         except BudgetExceeded as refusal:
@@ -125,6 +129,14 @@ class Repl:
             await self._begin_closing(_exhausted_by(refusal))
             self._seen = self._view(self._seen.iteration)
             return await self._driver.next(self._seen)
+
+    async def _look(self) -> str:
+        """What the variables are, as a new conversation is told. A look that kills the sandbox costs the sandbox."""
+        assert self._session is not None
+        table, is_lost = await look_at_variables(self._session)
+        if is_lost:
+            await self._open("state_lost")
+        return table
 
     def _remember(self, turn: Cell | NoCell, *, outcome: CellFinished | None = None) -> None:
         """Enter a turn into the history, with all it was asked with and all that was said."""
@@ -147,7 +159,7 @@ class Repl:
                 CellRejected(node=self.node, iteration=iteration, reason=turn.reason)
             )
         self._remember(turn)
-        return self._closing
+        return self._closing or await self._course.check(self._history, storm="")
 
     async def _run_turn(self, iteration: int, turn: Cell, *, is_new: bool) -> Ending | None:
         if is_new:
@@ -182,9 +194,13 @@ class Repl:
             self._check_crash(cell)
             await self._open("state_lost")
         self.meter.check_cell()
-        if cell.outcome == "error":
-            return await self._after_error(cell)
-        return None
+        if self._driver.kind != "model":
+            return self._playbook_error(cell) if cell.outcome == "error" else None
+        if cell.error_type == "BudgetExceeded" and cell.outcome == "error":
+            refusal = self.host.last_refusal
+            await self._begin_closing(_exhausted_by(refusal) if refusal else Exhausted("subcalls", "?", "?"))
+            return None
+        return await self._course.check(self._history, storm=self._storm)
 
     def _accepted(self, fields: JsonObject) -> Ending:
         """A valid SUBMIT wins over every limit; in the closing turn it is the partial answer."""
@@ -192,21 +208,6 @@ class Repl:
             return Submitted(fields)
         ended = self._closing
         return Exhausted(ended.dimension, ended.limit, ended.spent, ended.detail, fields)
-
-    async def _after_error(self, cell: CellFinished) -> Ending | None:
-        is_budget = cell.error_type == "BudgetExceeded"
-        if self._driver.kind != "model":
-            return self._playbook_error(cell)
-        if is_budget:
-            refusal = self.host.last_refusal
-            await self._begin_closing(_exhausted_by(refusal) if refusal else Exhausted("subcalls", "?", "?"))
-        elif self._repeats_itself():
-            detail = (
-                f"{self.bench.settings.repeated_failures} identical failing cells in a row: {cell.error_type}"
-            )
-            await self.bench.writer.write(NoProgress(node=self.node, iteration=cell.iteration, detail=detail))
-            return Failed("model_error", f"no progress: {detail}")
-        return None
 
     def _playbook_error(self, cell: CellFinished) -> Ending:
         """Nobody can repair a playbook while it runs: its uncaught error is its end."""
@@ -224,16 +225,6 @@ class Repl:
 
     def _out_of_cells(self) -> Ending:
         return Failed("output_invalid", f"the {self._driver.kind} ended without SUBMIT")
-
-    def _repeats_itself(self) -> bool:
-        count = self.bench.settings.repeated_failures
-        last = self._history[-count:]
-        seen = {
-            (step.turn.code, step.outcome.digest)
-            for step in last
-            if isinstance(step.turn, Cell) and step.outcome
-        }
-        return len(last) == count and len(seen) == 1
 
     def _check_crash(self, cell: CellFinished) -> None:
         """A sandbox that the kernel killed at a limit ended by that limit."""
@@ -286,38 +277,29 @@ class Repl:
                 )
 
     def _view(self, iteration: int) -> View:
-        left: JsonObject = dict(self.meter.left())
-        notices = steer_notices(self._journal.iterations.get(iteration))
-        if self._closing is not None:
-            notices += (_CLOSING.format(self._closing.message.capitalize() + "."),)
-        elif left["iterations"] == 0:
-            notices += (_LAST_TURN,)
-        return View(
-            question=self.spec.task,
-            output_schema=self.spec.output_schema,
+        return make_view(
+            self.spec,
+            self._journal,
+            node=self.node,
             iteration=iteration,
-            history=tuple(self._history),
-            evidence=tuple(
-                f"- {ref.name}: {ref.kind}, {ref.files} files, {ref.size_bytes:,} bytes"
-                for ref in self.spec.input_artifacts
-            ),
-            offers=offers(self.spec),
-            inputs=self.spec.params,
-            left=left,
-            notices=notices,
+            history=self._history,
+            left=dict(self.meter.left()),
+            closing=self._closing,
         )
 
     async def _execute(self, iteration: int, code: str, *, live: bool) -> CellFinished:
         assert self._session is not None
         recorded = self._journal.at(iteration)
         at = Execution(recorded, node=self.node, live=live)
-        return await run_cell(
+        cell = await run_cell(
             self._session,
             code,
             at=at,
             answer=self.host.answer,
             seconds=self.spec.sandbox_policy.cell_seconds,
         )
+        self._storm = self.host.watch.take()
+        return cell
 
     async def _open(self, reason: str) -> None:
         """A new sandbox, and in it everything the recorded cells had built."""
@@ -348,8 +330,7 @@ class Repl:
         told = {step.iteration: step for step in self._history}
         self._history = []
         for iteration in sorted(self._journal.iterations):
-            recorded = self._journal.iterations[iteration]
-            step = told.get(iteration) or recorded_step(recorded)
+            step = told.get(iteration) or recorded_step(self._journal, iteration)
             if step is None:
                 continue
             self._history.append(step)

@@ -16,6 +16,7 @@ from rlm_worker.errors import JobFailed
 from rlm_worker.meter import Meter, whole
 from rlm_worker.models import Completion, Message
 from rlm_worker.models.errors import ModelError
+from rlm_worker.profiles import profile_for
 from rlm_worker.workbench import Workbench
 
 
@@ -26,7 +27,8 @@ def open_driver(bench: Workbench, spec: JobSpec, *, node: str, meter: Meter) -> 
             return PlaybookDriver(source)
         case ModelDriverSpec(model=name):
             root = RootModel(bench, name, node=node, meter=meter)
-            return ModelDriver(root.ask, observation_chars=bench.settings.observation_chars)
+            profile = profile_for(name, chosen=bench.settings.profile)
+            return ModelDriver(root.ask, observation_chars=bench.settings.observation_chars, profile=profile)
         case _:
             return RecordingDriver(bench.journal.nodes[node])
 

@@ -27,6 +27,7 @@ from rlm_worker.meter import Meter, whole
 from rlm_worker.models import Completion, Message, Model
 from rlm_worker.models.errors import ModelError
 from rlm_worker.prompts import predict_messages, repair_messages
+from rlm_worker.storms import StormWatch, SubcallStorm
 from rlm_worker.workbench import Workbench
 
 #: Rows of a batch whose holds are written together, and rows that may be held and unanswered.
@@ -57,17 +58,21 @@ class Row:
 class Subcalls:
     """The predict() of one REPL."""
 
-    def __init__(self, bench: Workbench, meter: Meter) -> None:
+    def __init__(self, bench: Workbench, meter: Meter, *, watch: StormWatch) -> None:
         self._bench = bench
         self._meter = meter
+        self._watch = watch
 
     async def predict(self, at: Execution, payload: JsonObject) -> JsonValue:
         """One typed call; raises SubcallFailed or BudgetExceeded."""
         call = read_call(payload, inputs=payload.get("inputs"), models=self._bench.predict_models)
+        self._watch.count(call.key, call.inputs)
         row = self._known(at, call)
         if row is None:
             at.must_be_live("a predict() call")
+            self._watch.check()
             row = Row(finished=await self._once(at, call))
+        self._watch.hear(ok=row.finished.ok)
         if not row.finished.ok:
             raise SubcallFailed(row.finished.error)
         return {**_answer(row), "schema": call.schema, "model": call.model}
@@ -82,6 +87,8 @@ class Subcalls:
         for call in calls:
             if call.key not in known and (row := self._known(at, call)) is not None:
                 known[call.key] = row
+                self._watch.count(call.key, call.inputs)
+                self._watch.hear(ok=row.finished.ok)
         wanted = list({call.key: call for call in calls if call.key not in known}.values())
         if wanted:
             at.must_be_live(f"a batch of {len(wanted)} predict() calls")
@@ -169,8 +176,9 @@ class Subcalls:
 
         async def one(pending: _Pending) -> None:
             async with self._bench.limiter:
-                finished = await self._ask(at, pending)
+                finished = self._unasked(at, pending) or await self._ask(at, pending)
             rows[pending.call.key] = Row(finished=finished)
+            self._watch.hear(ok=finished.ok)
             self._bench.writer.add_later(finished)
             window.release()
 
@@ -180,16 +188,29 @@ class Subcalls:
                 for call in group:
                     await window.acquire()
                     try:
+                        self._watch.count(call.key, call.inputs)
+                        self._watch.check()
                         held.append(self._hold(call, self._model(call)))
-                    except BudgetExceeded as refusal:
+                    except (BudgetExceeded, SubcallStorm) as refusal:
                         rows[call.key] = Row(finished=self._unheld(at, call, refusal))
                         window.release()
                 await self._bench.writer.write(*(_started(at, pending) for pending in held))
                 for pending in held:
                     tasks.create_task(one(pending))
 
-    def _unheld(self, at: Execution, call: Call, refusal: BudgetExceeded) -> SubcallFinished:
-        """A row that the budget no longer reached: recorded, so that a repeated cell sees it refused again."""
+    def _unasked(self, at: Execution, pending: _Pending) -> SubcallFinished | None:
+        """A row that was held when a storm broke out: its request does not leave."""
+        try:
+            self._watch.check()
+        except SubcallStorm as storm:
+            self._meter.settle(pending.ordinal, Spend())
+            return _finished(
+                at, pending, error=str(storm), error_class=storm.guest_error, requests=0, spend=Spend()
+            )
+        return None
+
+    def _unheld(self, at: Execution, call: Call, refusal: BudgetExceeded | SubcallStorm) -> SubcallFinished:
+        """A row that the budget no longer reached, or a storm: recorded, so that a repeated cell sees it refused again."""
         finished = SubcallFinished(
             node=at.node,
             iteration=at.iteration,
@@ -197,7 +218,7 @@ class Subcalls:
             key=call.key,
             model=call.model,
             ok=False,
-            error_class="BudgetExceeded",
+            error_class=refusal.guest_error,
             error=str(refusal),
             requests=0,
             spend=Spend(),

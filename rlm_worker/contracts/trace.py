@@ -7,6 +7,9 @@ from typing import Annotated, Literal, get_args
 from pydantic import AfterValidator, Field, JsonValue, TypeAdapter
 
 from rlm_worker.contracts.base import Contract, Count, JsonObject, Name, Sha256, canonical
+from rlm_worker.contracts.base import Event as Event  # noqa: PLC0414 - one place for all events
+from rlm_worker.contracts.course import NoProgress as NoProgress  # noqa: PLC0414 - one place for all events
+from rlm_worker.contracts.course import RolledOver as RolledOver  # noqa: PLC0414 - one place for all events
 from rlm_worker.contracts.job import Dimension
 from rlm_worker.contracts.result import AnsweredBy, ArtifactRef, FailureClass, Proposal, Status
 
@@ -41,12 +44,6 @@ class Spend(Contract):
     output_tokens: Count = 0
     cached_input_tokens: Count = 0
     cost_usd: Usd | None = Decimal(0)
-
-
-class Event(Contract):
-    """One act. `node` names the REPL it belongs to: empty for the job's own, a child's id below an rlm_query."""
-
-    node: str = ""
 
 
 class AttemptStarted(Event):
@@ -251,12 +248,6 @@ class BudgetExhausted(Event):
     detail: str = ""
 
 
-class NoProgress(Event):
-    kind: Literal["no_progress"] = "no_progress"
-    iteration: Count
-    detail: str
-
-
 class SteerObserved(Event):
     kind: Literal["steer_observed"] = "steer_observed"
     iteration: Count
@@ -330,6 +321,7 @@ TraceEvent = Annotated[
     | SubmitAccepted
     | BudgetExhausted
     | NoProgress
+    | RolledOver
     | SteerObserved
     | StopObserved
     | StopVerified
