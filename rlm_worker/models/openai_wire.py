@@ -17,6 +17,7 @@ from rlm_worker.models.failures import error_for_status, excerpt
 from rlm_worker.models.http1 import CannotConnect, ConnectionBroke, HttpError, Origin, Pool, Response
 from rlm_worker.models.port import Completion, Estimate, JsonObject, Message, TokenUsage, input_token_bound
 from rlm_worker.models.prices import Price, estimate
+from rlm_worker.models.strict import is_strict
 
 TOP_LOGPROBS = 20  # the most that servers in use give
 
@@ -164,7 +165,7 @@ class WireModel:
         if self._temperature is not None and "temperature" not in self._lacks:
             body["temperature"] = self._temperature
         if schema is not None and "response_format" not in self._lacks:
-            form: JsonObject = {"name": "answer", "schema": schema, "strict": True}
+            form: JsonObject = {"name": "answer", "schema": schema, "strict": is_strict(schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         elif schema is not None:
             rule = f"Answer with JSON only, following this JSON Schema: {to_json(schema).decode()}"
