@@ -46,10 +46,18 @@ class Execution:
         self._refusals = dict(recorded.refusals)
         self._proposals = list(recorded.proposals)
         self._called: Counter[tuple[str, str]] = Counter()
+        #: Keys of subcalls that the cell has had an answer to.
+        self._answered: set[str] = set()
 
     def outcome(self, key: str) -> Outcome | None:
         """What this subcall was answered when the cell ran before."""
         return self._outcomes.take(key)
+
+    def is_repeated(self, key: str) -> bool:
+        """Whether this answer was given to the cell before; the same in a repeated cell, whatever it is served from."""
+        was_answered = key in self._answered
+        self._answered.add(key)
+        return was_answered
 
     def child(self, key: str) -> ChildStarted | None:
         """The child that this rlm_query began when the cell ran before."""

@@ -6,7 +6,8 @@ from rlm_worker.contracts import JobSpec, JsonObject
 from rlm_worker.contracts.trace import CellFinished
 from rlm_worker.drivers.driver import Cell, Step, View
 from rlm_worker.marking import defused, is_on_one_line, marked
-from rlm_worker.models.port import Message
+from rlm_worker.media import described_media
+from rlm_worker.models.port import Media, Message
 from rlm_worker.parsing import remark, without_thoughts
 from rlm_worker.profiles import DEFAULT, Profile
 
@@ -164,7 +165,9 @@ def _last_lines(traceback: str) -> str:
     return "\n".join([f"… {left_out} lines above", *lines[left_out:]] if left_out > 0 else lines)
 
 
-def predict_messages(*, fields: str, inputs: JsonObject, instructions: str) -> list[Message]:
+def predict_messages(
+    *, fields: str, inputs: JsonObject, instructions: str, media: tuple[Media, ...] = ()
+) -> list[Message]:
     """One typed call, with the answer's fields in words. The layout is the one that small models follow best: instruction, fields, then the data."""
     system = (
         "You are a precise function. Answer only with the JSON object asked for. "
@@ -175,7 +178,9 @@ def predict_messages(*, fields: str, inputs: JsonObject, instructions: str) -> l
     return [
         Message(role="system", content=system),
         Message(
-            role="user", content=f"{asked}\n\nAnswer with a JSON object of:\n{fields}\n\n{data}".rstrip()
+            role="user",
+            content=f"{asked}\n\nAnswer with a JSON object of:\n{fields}\n\n{data}".rstrip(),
+            media=media,
         ),
     ]
 
@@ -194,6 +199,8 @@ def repair_messages(messages: list[Message], *, answer: str, mistakes: tuple[str
 
 
 def _input_text(name: str, value: object) -> str:
+    if (attached := described_media(value)) is not None:
+        return f"Input {name}: {attached}"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
     text = clip(text, _INPUT_CHARS)
     if is_on_one_line(text):

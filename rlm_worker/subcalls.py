@@ -23,6 +23,7 @@ from rlm_worker.contracts.trace import (
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.errors import BadCall, BudgetExceeded, NotAsked, SubcallFailed
 from rlm_worker.execution import Execution
+from rlm_worker.media import keep_media, refuse_unseeing
 from rlm_worker.meter import Meter, whole
 from rlm_worker.models import Completion, Message, Model
 from rlm_worker.models.errors import ModelError
@@ -71,11 +72,12 @@ class Subcalls:
         if row is None:
             at.must_be_live("a predict() call")
             self._watch.check()
+            await self._admit_media([call])
             row = Row(finished=await self._once(at, call))
         self._watch.hear(ok=row.finished.ok)
         if not row.finished.ok:
             raise SubcallFailed(row.finished.error)
-        return {**_answer(row), "schema": call.schema, "model": call.model}
+        return {**_answer(_labelled(at, row)), "schema": call.schema, "model": call.model}
 
     async def predict_batch(self, at: Execution, payload: JsonObject) -> JsonValue:
         """Many typed calls; failed rows are values, a batch that cannot fit is refused before anything is spent."""
@@ -93,13 +95,22 @@ class Subcalls:
         if wanted:
             at.must_be_live(f"a batch of {len(wanted)} predict() calls")
             self._refuse_oversized(payload, wanted)
+            await self._admit_media(wanted)
             known |= await self._many(at, wanted)
+        known = {key: _labelled(at, row) for key, row in known.items()}
         first = calls[0] if calls else None
         return {
             "results": [_result(known[call.key]) for call in calls],
             "schema": first.schema if first else {},
             "model": first.model if first else "",
         }
+
+    async def _admit_media(self, calls: Sequence[Call]) -> None:
+        """Refuse what the model cannot see, before anything is spent; keep the rest by content."""
+        for call in calls:
+            if call.media:
+                refuse_unseeing(call.model, call.media, self._bench.settings.models)
+                await asyncio.to_thread(keep_media, call.media, self._bench.artifacts)
 
     def _refuse_oversized(self, payload: JsonObject, wanted: Sequence[Call]) -> None:
         total = payload.get("total_rows")
@@ -233,7 +244,9 @@ class Subcalls:
             raise NotAsked(str(error)) from error
 
     def _hold(self, call: Call, model: Model) -> _Pending:
-        messages = predict_messages(fields=call.fields, inputs=call.inputs, instructions=call.instructions)
+        messages = predict_messages(
+            fields=call.fields, inputs=call.inputs, instructions=call.instructions, media=call.media
+        )
         guess = model.estimate(messages, max_output_tokens=call.max_output_tokens, schema=call.schema)
         repairs = self._bench.settings.repairs
         ordinal = self._bench.journal.take_ordinal()
@@ -357,6 +370,11 @@ def _sum(completions: Sequence[Completion]) -> Spend:
         cached_input_tokens=sum(c.usage.cached_input_tokens for c in completions),
         cost_usd=cost,
     )
+
+
+def _labelled(at: Execution, row: Row) -> Row:
+    again = row.finished.ok and at.is_repeated(row.finished.key)
+    return Row(finished=row.finished, cached=row.cached or again)
 
 
 def _answer(row: Row) -> JsonObject:
