@@ -84,10 +84,11 @@ class Proposals:
     async def _make(self, at: Execution, kind: str, body: JsonObject) -> JsonValue:
         """Record it once: a cell that runs again after a crash makes the same proposals again."""
         proposal = Proposal.model_validate({"kind": kind, "body": body, "trust": self._trust})
-        if at.proposed(proposal) or not at.live:
+        if at.proposed(proposal):
             return {"proposed": True}
         if len(self._bench.journal.proposals) >= _MOST:
             raise BadCall(f"this job has made {_MOST} proposals, which is the most there can be")
+        at.must_be_live("a proposal")
         self._meter.count_host_call()
         await self._bench.writer.write(ProposalMade(node=at.node, iteration=at.iteration, proposal=proposal))
         return {"proposed": True}
