@@ -10,6 +10,8 @@ from pydantic import JsonValue
 from rlm_worker.contracts import JsonObject, canonical
 from rlm_worker.contracts.signature import Signature, SignatureError
 from rlm_worker.errors import BadCall
+from rlm_worker.media import take_media
+from rlm_worker.models.port import Media
 from rlm_worker.prompts import describe_fields
 from rlm_worker.schemas import SchemaRefused, Shape, shape_of
 
@@ -32,6 +34,8 @@ class Call:
     instructions: str
     model: str
     max_output_tokens: int
+    #: Images and PDFs, whose digests stand in the inputs.
+    media: tuple[Media, ...] = ()
 
 
 def read_call(payload: JsonObject, *, inputs: JsonValue, models: tuple[str, ...]) -> Call:
@@ -64,8 +68,9 @@ def read_calls(payload: JsonObject, *, rows: Sequence[JsonValue], models: tuple[
             instructions=instructions,
             model=model,
             max_output_tokens=tokens,
+            media=media,
         )
-        for inputs in (_checked_inputs(row, names) for row in rows)
+        for inputs, media in (take_media(_checked_inputs(row, names)) for row in rows)
     ]
 
 

@@ -29,7 +29,20 @@ class WorkerSettings:
     stop_grace_seconds: float = 5.0
     #: Characters of a cell's output that the next prompt shows, head and tail together.
     observation_chars: int = 10_000
-    #: Identical failing cells in a row that count as no progress.
+    #: How the model that writes cells is spoken to; by its name when None. See profiles.py.
+    profile: str | None = None
+    #: Equivalent cells that fail alike among the latest turns, and end the job; one less and the model is told. So below.
     repeated_failures: int = 3
+    #: Cells in a row that show the same.
+    repeated_observations: int = 5
+    #: Turns in a row without a cell.
+    empty_turns: int = 5
+    #: predict() calls with nearly the same inputs, or in a row without an answer, that are a storm: the next is refused,
+    #: and a second storm ends the job.
+    similar_subcalls: int = 20
+    failing_subcalls: int = 25
+    #: Estimated tokens of a conversation past which it starts anew, and how often it may.
+    rollover_tokens: int = 120_000
+    max_rollovers: int = 8
     #: A lease is given up this long before the control plane may grant it again.
     lease_margin_seconds: float = 1.5

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import CellFinished, ChildStarted, HostCallFinished
 from rlm_worker.errors import CallRefused
 from rlm_worker.journal import Outcome, Recorded
@@ -48,11 +49,20 @@ class Execution:
         self._outcomes = _Served[str, Outcome](recorded.outcomes, last_is_shared=not live)
         self._host_calls = _Served[tuple[str, str], HostCallFinished](recorded.host_calls)
         self._refusals = dict(recorded.refusals)
+        self._proposals = list(recorded.proposals)
         self._called: Counter[tuple[str, str]] = Counter()
+        #: Keys of subcalls that the cell has had an answer to.
+        self._answered: set[str] = set()
 
     def outcome(self, key: str) -> Outcome | None:
         """What this subcall was answered when the cell ran before."""
         return self._outcomes.take(key)
+
+    def is_repeated(self, key: str) -> bool:
+        """Whether this answer was given to the cell before; the same in a repeated cell, whatever it is served from."""
+        was_answered = key in self._answered
+        self._answered.add(key)
+        return was_answered
 
     def child(self, key: str) -> ChildStarted | None:
         """The child that this rlm_query began when the cell ran before."""
@@ -70,6 +80,13 @@ class Execution:
     def refusal(self, name: str, payload_digest: str, calls_before: int) -> HostCallFinished | None:
         """How this call was refused when the cell ran before."""
         return self._refusals.get((name, payload_digest, calls_before))
+
+    def proposed(self, proposal: Proposal) -> bool:
+        """Whether this very proposal was recorded when the cell ran before; each counts once."""
+        if proposal in self._proposals:
+            self._proposals.remove(proposal)
+            return True
+        return False
 
     def must_be_live(self, what: str) -> None:
         """Refuse to ask anew while a finished cell is only being repeated."""

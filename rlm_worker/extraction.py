@@ -158,7 +158,7 @@ def history_text(node: NodeJournal, *, most: int) -> str:
     parts: list[str] = []
     left = most
     for iteration in sorted(node.iterations, reverse=True):
-        step = recorded_step(node.iterations[iteration])
+        step = recorded_step(node, iteration)
         if step is None:
             continue
         code = clip(step.turn.code, _STEP_CHARACTERS) if isinstance(step.turn, Cell) else ""

@@ -4,17 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter
 
 import sandbox
 from rlm_worker.cells import network_of
 from rlm_worker.contracts import JobSpec, JsonObject, digest
 from rlm_worker.contracts.job import Dimension
-from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
     DraftRecorded,
     HostCallFinished,
-    ProposalMade,
     SubmitAccepted,
     SubmitRejected,
 )
@@ -22,7 +20,9 @@ from rlm_worker.crashpoints import crash_here
 from rlm_worker.errors import BadCall, BudgetExceeded, CallRefused, MustPark, NotAsked, RequestRefused
 from rlm_worker.execution import Execution
 from rlm_worker.meter import Meter, transferred
+from rlm_worker.proposals import Proposals
 from rlm_worker.schemas import shape_of
+from rlm_worker.storms import StormWatch
 from rlm_worker.subcalls import Subcalls
 from rlm_worker.workbench import Workbench
 
@@ -37,6 +37,8 @@ CALLS = frozenset(
         "draft",
         "budget",
         "note",
+        "propose_effect",
+        "remember",
         "params",
         "question",
         "progress",
@@ -44,7 +46,6 @@ CALLS = frozenset(
     }
 )
 
-_NOTE: TypeAdapter[tuple[str, str]] = TypeAdapter(tuple[str, str])
 _DIMENSION: TypeAdapter[Dimension] = TypeAdapter(Dimension)
 _CITATIONS_SHOWN = 5
 _ASKED_CHARACTERS = 500
@@ -69,7 +70,10 @@ class HostCalls:
         self.draft: JsonObject | None = None
         #: The latest refusal for a limit; when it escapes the cell, it names what ended the job.
         self.last_refusal: BudgetExceeded | None = None
-        subcalls = Subcalls(bench, meter)
+        settings = bench.settings
+        self.watch = StormWatch(similar=settings.similar_subcalls, failing=settings.failing_subcalls)
+        subcalls = Subcalls(bench, meter, watch=self.watch)
+        proposals = Proposals(bench, spec, meter=meter)
         self._answers: dict[str, Answer] = {
             "predict": subcalls.predict,
             "predict_batch": subcalls.predict_batch,
@@ -77,7 +81,9 @@ class HostCalls:
             "submit": self._submit,
             "draft": self._draft,
             "budget": self._budget,
-            "note": self._note,
+            "note": proposals.note,
+            "propose_effect": proposals.effect,
+            "remember": proposals.memory,
             "params": self._params,
             "question": self._question,
             "progress": self._progress,
@@ -201,19 +207,6 @@ class HostCalls:
     @cached_property
     def _proxy(self) -> sandbox.Proxy:
         return sandbox.Proxy(network_of(self._spec))
-
-    async def _note(self, at: Execution, payload: JsonObject) -> JsonValue:
-        try:
-            kind, text = _NOTE.validate_python((payload.get("kind"), payload.get("text")))
-        except ValidationError as error:
-            raise BadCall("note(kind, text) takes two strings") from error
-        if at.live:
-            self._meter.count_host_call()
-            proposal = Proposal(kind="note", body={"kind": kind[:100], "text": text[:4_000]})
-            await self._bench.writer.write(
-                ProposalMade(node=at.node, iteration=at.iteration, proposal=proposal)
-            )
-        return {"noted": True}
 
     async def _params(self, at: Execution, payload: JsonObject) -> JsonValue:  # noqa: ARG002
         return self._spec.params

@@ -4,6 +4,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from rlm_worker.contracts import JsonObject
+from rlm_worker.contracts.course import NoProgress, RolledOver
 from rlm_worker.contracts.limits import AnswerExtracted, Parked
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
@@ -53,6 +54,7 @@ class Recorded:
     #: Refusals that follow from nothing else in the record, by name, digest and how often it was called before.
     refusals: dict[tuple[str, str, int], HostCallFinished] = field(default_factory=dict)
     steers: list[SteerObserved] = field(default_factory=list)
+    proposals: list[Proposal] = field(default_factory=list)
 
 
 @dataclass
@@ -68,6 +70,10 @@ class NodeJournal:
     #: The limit that was met, and the last iteration before it.
     exhausted: BudgetExhausted | None = None
     exhausted_after: int = 0
+    proposals: list[Proposal] = field(default_factory=list)
+    rollovers: list[RolledOver] = field(default_factory=list)
+    #: Circles that were found, by the iteration that closed them.
+    findings: dict[int, NoProgress] = field(default_factory=dict)
 
     def at(self, iteration: int) -> Recorded:
         return self.iterations.setdefault(iteration, Recorded(iteration))
@@ -126,6 +132,10 @@ class Journal:
                 self._fold_host_call(event)
             case BudgetExhausted() | AnswerExtracted() | StopObserved() | Parked():
                 self._fold_end(event)
+            case NoProgress():
+                self.nodes[event.node].findings[event.iteration] = event
+            case RolledOver():
+                self.nodes[event.node].rollovers.append(event)
             case _:
                 self._fold_other(event)
 
@@ -187,6 +197,8 @@ class Journal:
                 self.nodes[event.node].submitted_at = event.iteration
             case ProposalMade():
                 self.proposals.append(event.proposal)
+                self.nodes[event.node].proposals.append(event.proposal)
+                self.nodes[event.node].at(event.iteration).proposals.append(event.proposal)
             case EvidenceSealed():
                 self.sealed[event.name] = event
             case SteerObserved():

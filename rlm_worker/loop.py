@@ -8,7 +8,7 @@ from rlm_worker.artifacts import collect_artifacts
 from rlm_worker.cells import LIMIT_ERRORS, run_cell, session_policy
 from rlm_worker.children import Children
 from rlm_worker.closing import Closing, CutShort, exhausted_by
-from rlm_worker.contracts import JobSpec, JsonObject
+from rlm_worker.contracts import JobSpec
 from rlm_worker.contracts.gateway import Steer
 from rlm_worker.contracts.job import RecordingDriver as RecordingDriverSpec
 from rlm_worker.contracts.trace import (
@@ -16,25 +16,26 @@ from rlm_worker.contracts.trace import (
     CellProposed,
     CellRejected,
     Diverged,
-    NoProgress,
     SandboxOpened,
     SteerObserved,
 )
+from rlm_worker.course import Course
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.drivers.driver import Cell, Driver, Finished, NoCell, Step, Turn, View
-from rlm_worker.drivers.recording import RecordingDriver, recorded_step, steer_notices
+from rlm_worker.drivers.model import ModelDriver
+from rlm_worker.drivers.recording import RecordingDriver, recorded_step
 from rlm_worker.endings import Ending, Exhausted, Failed, Submitted, Waits
 from rlm_worker.errors import BudgetExceeded, JobFailed, MustPark, TurnDeclined
 from rlm_worker.execution import Execution, is_repeatable
 from rlm_worker.extraction import extract
 from rlm_worker.hostcalls import CALLS, HostCalls
 from rlm_worker.meter import Meter
-from rlm_worker.prompts import offers
 from rlm_worker.root import open_driver
+from rlm_worker.variables import look_at_variables
+from rlm_worker.views import make_view
 from rlm_worker.workbench import Workbench
 
 _DECLINED = "the model declined to write this turn"
-_LAST_TURN = "This is your last turn: SUBMIT what you have now."
 
 
 class Repl:
@@ -51,6 +52,7 @@ class Repl:
         self._driver: Driver = open_driver(bench, spec, node=node, meter=meter)
         children = Children(bench, spec, meter=meter, run=self._run_child)
         self.host = HostCalls(bench, spec, meter=meter, ask_child=children.ask)
+        self._course = Course(bench, node=node)
         self._session: sandbox.Session | None = None
         self._history: list[Step] = []
         self.closing = Closing(
@@ -131,6 +133,10 @@ class Repl:
         return await self._run_turn(iteration, turn, is_new=is_new)
 
     async def _new_turn(self) -> Turn:
+        if isinstance(self._driver, ModelDriver) and await self._course.roll_over(
+            self._seen, self._driver, history=self._history, look=self._look
+        ):
+            self._seen = self._view(self._seen.iteration)
         try:
             return await self._next_turn()
         except CutShort:
@@ -154,6 +160,14 @@ class Repl:
                 raise JobFailed("model_error", f"declined twice in a row: {declined}") from declined
             return NoCell(reason=f"{_DECLINED}: {declined}. Go on with the task in other words.")
 
+    async def _look(self) -> str:
+        """What the variables are, as a new conversation is told. A look that kills the sandbox costs the sandbox."""
+        assert self._session is not None
+        table, is_lost = await look_at_variables(self._session)
+        if is_lost:
+            await self._open("state_lost")
+        return table
+
     def _remember(self, turn: Cell | NoCell, *, outcome: CellFinished | None = None) -> None:
         """Enter a turn into the history, with all it was asked with and all that was said."""
         view = self._seen
@@ -175,7 +189,7 @@ class Repl:
                 CellRejected(node=self.node, iteration=iteration, reason=turn.reason)
             )
         self._remember(turn)
-        return self.closing.why
+        return self.closing.why or await self._course.check(self._history, storm="")
 
     async def _run_turn(self, iteration: int, turn: Cell, *, is_new: bool) -> Ending | None:
         if is_new:
@@ -213,26 +227,15 @@ class Repl:
             self._check_crash(cell)
             await self._open("state_lost")
         self.meter.check_cell()
-        if cell.outcome == "error":
-            return await self._after_error(cell)
-        return None
-
-    async def _after_error(self, cell: CellFinished) -> Ending | None:
-        is_budget = cell.error_type == "BudgetExceeded"
         if self._driver.kind != "model":
-            return self._playbook_error(cell)
+            return self._playbook_error(cell) if cell.outcome == "error" else None
         if self.closing.why is not None:
             return None
-        if is_budget:
+        if cell.error_type == "BudgetExceeded" and cell.outcome == "error":
             refusal = self.host.last_refusal
             await self.closing.begin(exhausted_by(refusal) if refusal else Exhausted("subcalls", "?", "?"))
-        elif self._repeats_itself():
-            detail = (
-                f"{self.bench.settings.repeated_failures} identical failing cells in a row: {cell.error_type}"
-            )
-            await self.bench.writer.write(NoProgress(node=self.node, iteration=cell.iteration, detail=detail))
-            return Failed("model_error", f"no progress: {detail}")
-        return None
+            return None
+        return await self._course.check(self._history, storm=self._storm)
 
     def _playbook_error(self, cell: CellFinished) -> Ending:
         """Nobody can repair a playbook while it runs: its uncaught error is its end."""
@@ -250,16 +253,6 @@ class Repl:
 
     def _out_of_cells(self) -> Ending:
         return Failed("output_invalid", f"the {self._driver.kind} ended without SUBMIT")
-
-    def _repeats_itself(self) -> bool:
-        count = self.bench.settings.repeated_failures
-        last = self._history[-count:]
-        seen = {
-            (step.turn.code, step.outcome.digest)
-            for step in last
-            if isinstance(step.turn, Cell) and step.outcome
-        }
-        return len(last) == count and len(seen) == 1
 
     def _check_crash(self, cell: CellFinished) -> None:
         """A sandbox that the kernel killed at a limit ended by that limit."""
@@ -283,25 +276,14 @@ class Repl:
                 )
 
     def _view(self, iteration: int) -> View:
-        left: JsonObject = dict(self.meter.left())
-        notices = steer_notices(self._journal.iterations.get(iteration))
-        if self.closing.why is not None:
-            notices += (self.closing.notice(),)
-        elif left["iterations"] == 0:
-            notices += (_LAST_TURN,)
-        return View(
-            question=self.spec.task,
-            output_schema=self.spec.output_schema,
+        return make_view(
+            self.spec,
+            self._journal,
+            node=self.node,
             iteration=iteration,
-            history=tuple(self._history),
-            evidence=tuple(
-                f"- {ref.name}: {ref.kind}, {ref.files} files, {ref.size_bytes:,} bytes"
-                for ref in self.spec.input_artifacts
-            ),
-            offers=offers(self.spec),
-            inputs=self.spec.params,
-            left=left,
-            notices=notices,
+            history=self._history,
+            left=dict(self.meter.left()),
+            closing="" if self.closing.why is None else self.closing.notice(),
         )
 
     async def _execute(self, iteration: int, code: str, *, live: bool) -> CellFinished:
@@ -310,7 +292,9 @@ class Repl:
         at = Execution(recorded, node=self.node, live=live)
         seconds = self.spec.sandbox_policy.cell_seconds
         with self.closing.stopping(self._session):
-            return await run_cell(self._session, code, at=at, answer=self.host.answer, seconds=seconds)
+            cell = await run_cell(self._session, code, at=at, answer=self.host.answer, seconds=seconds)
+        self._storm = self.host.watch.take()
+        return cell
 
     async def _open(self, reason: str) -> None:
         """A new sandbox, and in it everything the recorded cells had built."""
@@ -341,8 +325,7 @@ class Repl:
         told = {step.iteration: step for step in self._history}
         self._history = []
         for iteration in sorted(self._journal.iterations):
-            recorded = self._journal.iterations[iteration]
-            step = told.get(iteration) or recorded_step(recorded)
+            step = told.get(iteration) or recorded_step(self._journal, iteration)
             if step is None:
                 continue
             self._history.append(step)

@@ -17,6 +17,7 @@ from rlm_worker.contracts.trace import AttemptEnded
 from rlm_worker.endings import Ending, Exhausted, Extracted, Failed, Stopped, Submitted, Waits
 from rlm_worker.journal import Journal
 from rlm_worker.prompts import clip
+from rlm_worker.trust import trust_of
 
 _SUMMARY_CHARS = 2_000
 
@@ -100,13 +101,14 @@ def job_result(
         job_id=spec.job_id,
         attempt=attempt,
         trace_ref=trace_ref,
-        usage=usage,
+        usage=usage.model_copy(update={"rollovers": sum(len(n.rollovers) for n in journal.nodes.values())}),
         limit=_limit_of(ending),
         artifact_refs=() if journal.collected is None else journal.collected.artifacts,
         proposals=tuple[Proposal, ...](journal.proposals),
         models=models,
         stdout_summary=clip(journal.stdout_tail, _SUMMARY_CHARS),
         stderr_summary=clip(journal.stderr_tail, _SUMMARY_CHARS),
+        trust=trust_of(spec),
         **said,
     )
 

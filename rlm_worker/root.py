@@ -17,6 +17,7 @@ from rlm_worker.errors import JobFailed, TurnDeclined
 from rlm_worker.meter import Meter, whole
 from rlm_worker.models import Completion, Message
 from rlm_worker.models.errors import ModelError, RateLimited
+from rlm_worker.profiles import profile_for
 from rlm_worker.recovery import parking, remedy
 from rlm_worker.shortening import shorten, size
 from rlm_worker.workbench import Workbench
@@ -29,7 +30,8 @@ def open_driver(bench: Workbench, spec: JobSpec, *, node: str, meter: Meter) -> 
             return PlaybookDriver(source)
         case ModelDriverSpec(model=name):
             root = RootModel(bench, name, node=node, meter=meter)
-            return ModelDriver(root.ask, observation_chars=bench.settings.observation_chars)
+            profile = profile_for(name, chosen=bench.settings.profile)
+            return ModelDriver(root.ask, observation_chars=bench.settings.observation_chars, profile=profile)
         case _:
             return RecordingDriver(bench.journal.nodes[node])
 

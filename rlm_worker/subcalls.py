@@ -20,12 +20,14 @@ from rlm_worker.contracts.trace import (
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.errors import BadCall, BudgetExceeded, MustPark, NotAsked, SubcallFailed
 from rlm_worker.execution import Execution
+from rlm_worker.media import keep_media, refuse_unseeing
 from rlm_worker.meter import Meter
 from rlm_worker.models import Completion, Model
 from rlm_worker.models.errors import ModelError, RateLimited
 from rlm_worker.pending import Pending, failed, finished, started, total
 from rlm_worker.prompts import predict_messages, repair_messages
 from rlm_worker.recovery import parking, remedy
+from rlm_worker.storms import StormWatch, SubcallStorm
 from rlm_worker.workbench import Workbench
 
 #: Rows of a batch whose holds are written together, and rows that may be held and unanswered.
@@ -44,20 +46,25 @@ class Row:
 class Subcalls:
     """The predict() of one REPL."""
 
-    def __init__(self, bench: Workbench, meter: Meter) -> None:
+    def __init__(self, bench: Workbench, meter: Meter, *, watch: StormWatch) -> None:
         self._bench = bench
         self._meter = meter
+        self._watch = watch
 
     async def predict(self, at: Execution, payload: JsonObject) -> JsonValue:
         """One typed call; raises SubcallFailed or BudgetExceeded."""
         call = read_call(payload, inputs=payload.get("inputs"), models=self._bench.predict_models)
+        self._watch.count(call.key, call.inputs)
         row = self._known(at, call)
         if row is None:
             at.must_be_live("a predict() call")
+            self._watch.check()
+            await self._admit_media([call])
             row = Row(finished=await self._once(at, call))
+        self._watch.hear(ok=row.finished.ok)
         if not row.finished.ok:
             raise SubcallFailed(row.finished.error)
-        return {**_answer(row), "schema": call.schema, "model": call.model}
+        return {**_answer(_labelled(at, row)), "schema": call.schema, "model": call.model}
 
     async def predict_batch(self, at: Execution, payload: JsonObject) -> JsonValue:
         """Many typed calls; failed rows are values, a batch that cannot fit is refused before anything is spent."""
@@ -69,17 +76,28 @@ class Subcalls:
         for call in calls:
             if call.key not in known and (row := self._known(at, call)) is not None:
                 known[call.key] = row
+                self._watch.count(call.key, call.inputs)
+                self._watch.hear(ok=row.finished.ok)
         wanted = list({call.key: call for call in calls if call.key not in known}.values())
         if wanted:
             at.must_be_live(f"a batch of {len(wanted)} predict() calls")
             self._refuse_oversized(payload, wanted)
+            await self._admit_media(wanted)
             known |= await self._many(at, wanted)
+        known = {key: _labelled(at, row) for key, row in known.items()}
         first = calls[0] if calls else None
         return {
             "results": [_result(known[call.key]) for call in calls],
             "schema": first.schema if first else {},
             "model": first.model if first else "",
         }
+
+    async def _admit_media(self, calls: Sequence[Call]) -> None:
+        """Refuse what the model cannot see, before anything is spent; keep the rest by content."""
+        for call in calls:
+            if call.media:
+                refuse_unseeing(call.model, call.media, self._bench.settings.models)
+                await asyncio.to_thread(keep_media, call.media, self._bench.artifacts)
 
     def _refuse_oversized(self, payload: JsonObject, wanted: Sequence[Call]) -> None:
         total = payload.get("total_rows")
@@ -159,12 +177,13 @@ class Subcalls:
         async def one(pending: Pending) -> None:
             try:
                 async with self._bench.limiter:
-                    finished = await self._ask(at, pending)
+                    finished = self._unasked(at, pending) or await self._ask(at, pending)
             except MustPark:
                 return  # the others under way are let finish first
             finally:
                 window.release()
             rows[pending.call.key] = Row(finished=finished)
+            self._watch.hear(ok=finished.ok)
             self._bench.writer.add_later(finished)
 
         async with asyncio.TaskGroup() as tasks:
@@ -175,16 +194,29 @@ class Subcalls:
                 for call in group:
                     await window.acquire()
                     try:
+                        self._watch.count(call.key, call.inputs)
+                        self._watch.check()
                         held.append(self._hold(call, self._model(call)))
-                    except BudgetExceeded as refusal:
+                    except (BudgetExceeded, SubcallStorm) as refusal:
                         rows[call.key] = Row(finished=self._unheld(at, call, refusal))
                         window.release()
                 await self._bench.writer.write(*(started(at, pending) for pending in held))
                 for pending in held:
                     tasks.create_task(one(pending))
 
-    def _unheld(self, at: Execution, call: Call, refusal: BudgetExceeded) -> SubcallFinished:
-        """A row that the budget no longer reached: recorded, so that a repeated cell sees it refused again."""
+    def _unasked(self, at: Execution, pending: Pending) -> SubcallFinished | None:
+        """A row that was held when a storm broke out: its request does not leave."""
+        try:
+            self._watch.check()
+        except SubcallStorm as storm:
+            self._meter.settle(pending.ordinal, Spend())
+            return finished(
+                at, pending, error=str(storm), error_class=storm.guest_error, requests=0, spend=Spend()
+            )
+        return None
+
+    def _unheld(self, at: Execution, call: Call, refusal: BudgetExceeded | SubcallStorm) -> SubcallFinished:
+        """A row that the budget no longer reached, or a storm: recorded, so that a repeated cell sees it refused again."""
         finished = SubcallFinished(
             node=at.node,
             iteration=at.iteration,
@@ -192,7 +224,7 @@ class Subcalls:
             key=call.key,
             model=call.model,
             ok=False,
-            error_class="BudgetExceeded",
+            error_class=refusal.guest_error,
             error=str(refusal),
             requests=0,
             spend=Spend(),
@@ -207,7 +239,9 @@ class Subcalls:
             raise NotAsked(str(error)) from error
 
     def _hold(self, call: Call, model: Model, *, subcalls: int = 1) -> Pending:
-        messages = predict_messages(fields=call.fields, inputs=call.inputs, instructions=call.instructions)
+        messages = predict_messages(
+            fields=call.fields, inputs=call.inputs, instructions=call.instructions, media=call.media
+        )
         guess = model.estimate(messages, max_output_tokens=call.max_output_tokens, schema=call.schema)
         repairs = self._bench.settings.repairs
         ordinal = self._bench.journal.take_ordinal()
@@ -334,6 +368,11 @@ class Subcalls:
 def _groups(calls: Sequence[Call], size: int) -> Iterator[Sequence[Call]]:
     for start in range(0, len(calls), size):
         yield calls[start : start + size]
+
+
+def _labelled(at: Execution, row: Row) -> Row:
+    again = row.finished.ok and at.is_repeated(row.finished.key)
+    return Row(finished=row.finished, cached=row.cached or again)
 
 
 def _answer(row: Row) -> JsonObject:

@@ -129,6 +129,18 @@ def _artifacts_collected(event: t.ArtifactsCollected) -> str:
     return f"{kept}, left out {event.skipped_total} ({left})" if event.skipped_total else kept
 
 
+def _no_progress(event: t.NoProgress) -> str:
+    where = f" (iterations {', '.join(map(str, event.iterations))})" if event.iterations else ""
+    return f"no progress, {event.action}: {one_line(event.detail)}{where}"
+
+
+def _rolled_over(event: t.RolledOver) -> str:
+    return (
+        f"conversation {event.number + 1} begins at iteration {event.iteration}: iterations 1 to {event.covers_to} are "
+        f"left out of the prompt (about {count(event.tokens_before)} → {count(event.tokens_after)} tokens)"
+    )
+
+
 def _submit_rejected(event: t.SubmitRejected) -> str:
     return "SUBMIT rejected: " + one_line("; ".join(event.errors), width=160)
 
@@ -156,7 +168,8 @@ _SUMMARIES: dict[type[Event], Callable[[Any], str]] = {
     t.SubmitRejected: _submit_rejected,
     t.SubmitAccepted: lambda e: f"SUBMIT {value_text(e.fields)}",
     t.BudgetExhausted: _budget_exhausted,
-    t.NoProgress: lambda e: f"no progress: {one_line(e.detail)}",
+    t.NoProgress: _no_progress,
+    t.RolledOver: _rolled_over,
     t.SteerObserved: lambda e: f"steer {e.steer_id} observed: {one_line(e.text)}",
     t.StopObserved: lambda e: f"{e.order} observed{': ' + one_line(e.detail) if e.detail else ''}",
     t.StopVerified: _stop_verified,

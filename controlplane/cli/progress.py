@@ -238,6 +238,7 @@ _FOLDS: dict[str, _Fold] = {
     "submit_rejected": _submit_rejected,
     "policy_denied": _notice("denied: {} ({})", "what", "reason"),
     "no_progress": _notice("no progress: {}", "detail"),
+    "rolled_over": _notice("the conversation starts anew; `custody trace` lists what it leaves out"),
     "steer_observed": _notice("steered: {}", "text"),
     "stop_observed": _notice("{} order observed", "order"),
     "diverged": _notice("the replayed cell diverged: {}", "detail"),

@@ -52,6 +52,8 @@ class Usage(Contract):
     output_bytes: Count = 0
     sandbox_cpu_ms: Count = 0
     sandbox_memory_bytes: Count = 0
+    #: Times the conversation of a REPL started anew.
+    rollovers: Count = 0
     by_model: dict[str, ModelUsage] = Field(default_factory=dict)
 
     @property
@@ -112,6 +114,8 @@ class JobResult(Contract):
     models: dict[str, str] = Field(default_factory=dict)
     stdout_summary: str = ""
     stderr_summary: str = ""
+    #: Of what the answer was made: untrusted evidence makes an untrusted answer.
+    trust: Literal["untrusted", "trusted"] = "untrusted"
 
     @model_validator(mode="after")
     def _labelled(self) -> Self:

@@ -1,8 +1,10 @@
 """Typed signatures: `"line, n: int -> severity: Literal['low','high'], why: str"` to JSON Schema and back to nothing else."""
 
 import ast
+import io
 import json
 import keyword
+import tokenize
 from typing import Self
 
 from pydantic import JsonValue
@@ -17,13 +19,29 @@ _SCALARS: dict[str, JsonObject] = {
     "None": {"type": "null"},
     "date": {"type": "string", "format": "date"},
     "datetime": {"type": "string", "format": "date-time"},
+    "Decimal": {"type": "string", "format": "decimal", "pattern": r"^[+-]?\d+(\.\d+)?$"},
     "Citation": {"type": "string", "format": "citation"},
     "dict": {"type": "object"},
     "list": {"type": "array"},
+    "tuple": {"type": "array"},
     "Any": {},
     "object": {},
 }
-_OFFERED = "str, int, float, bool, date, datetime, Citation, Any, list[T], dict[str, T], Optional[T], T | U, Literal[...]"
+#: Inputs whose bytes are sent along.
+_MEDIA: dict[str, JsonObject] = {
+    "Image": {"type": "object", "format": "image"},
+    "Pdf": {"type": "object", "format": "pdf"},
+}
+_OFFERED = (
+    "str, int, float, bool, date, datetime, Decimal, Citation, Any, list[T], tuple[T, U], tuple[T, ...], "
+    "dict[K, T], Optional[T], T | U, Literal[...]"
+)
+#: JSON has strings for keys: what of them can be checked.
+_KEYS: dict[str, JsonObject] = {
+    "str": {},
+    "int": {"propertyNames": {"pattern": r"^-?\d+$"}},
+    "date": {"propertyNames": {"type": "string", "format": "date"}},
+}
 _MAX_FIELDS = 64
 
 
@@ -68,7 +86,7 @@ def _object(fields: dict[str, JsonObject]) -> JsonObject:
 
 def _fields(text: str, *, where: str) -> dict[str, JsonObject]:
     said = " ".join(text.split())
-    arguments = _arguments(text, where=where)
+    arguments, remarks = _arguments(text, where=where)
     if (
         arguments.vararg
         or arguments.kwarg
@@ -83,29 +101,48 @@ def _fields(text: str, *, where: str) -> dict[str, JsonObject]:
     if len(names) != len(set(names)):
         raise SignatureError(f"the {where} {said!r} name a field twice: every name once")
     try:
-        return {argument.arg: _field(argument) for argument in arguments.args}
+        return {
+            argument.arg: _field(argument, remarks, is_input=where == "inputs") for argument in arguments.args
+        }
     except (RecursionError, MemoryError) as error:
         raise SignatureError(f"the {where} are nested too deeply: use simpler types") from error
 
 
-def _arguments(text: str, *, where: str) -> ast.arguments:
-    """The fields as Python reads parameters, which have the same form; nothing of it is run."""
+def _arguments(text: str, *, where: str) -> tuple[ast.arguments, dict[str, str]]:
+    """The fields as Python reads parameters, which have the same form, and the remarks beside them; nothing is run."""
+    source = f"def _(\n{text.strip()}\n): pass"
     try:
-        body = ast.parse(f"def _(\n{text.strip()}\n): pass").body
+        body = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         body = []
     match body:
         case [ast.FunctionDef(returns=None, body=[ast.Pass()]) as function]:
-            return function.args
+            return function.args, _remarks(source, function.args)
         case _:
             said = " ".join(text.split())
             raise SignatureError(f"cannot read the {where} {said!r}: expected 'name: type, …'")
 
 
-def _field(argument: ast.arg) -> JsonObject:
+def _remarks(source: str, arguments: ast.arguments) -> dict[str, str]:
+    """What stands after `#` at the end of a line, said of the last field on that line."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    said = {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}
+    last = {argument.end_lineno or 0: argument.arg for argument in arguments.args}
+    return {name: said[line].lstrip("#").strip() for line, name in last.items() if line in said}
+
+
+def _field(argument: ast.arg, remarks: dict[str, str], *, is_input: bool) -> JsonObject:
     if argument.arg.startswith("_") or keyword.iskeyword(argument.arg):
         raise SignatureError(f"{argument.arg!r} cannot be a field name: start with a letter")
-    return {"type": "string"} if argument.annotation is None else _type(argument.annotation)
+    about = remarks.get(argument.arg)
+    match argument.annotation:
+        case None:
+            schema: JsonObject = {"type": "string"}
+        case ast.Name(id=name) if is_input and name in _MEDIA:
+            schema = dict(_MEDIA[name])
+        case annotation:
+            schema = _type(annotation)
+    return {**schema, "description": about} if about else schema
 
 
 def _type(node: ast.expr) -> JsonObject:
@@ -131,13 +168,17 @@ def _quoted(text: str) -> ast.expr:
         raise SignatureError(f"unknown type {text!r}: use {_OFFERED}") from error
 
 
-def _generic(name: str, inner: ast.expr) -> JsonObject:
+def _generic(name: str, inner: ast.expr) -> JsonObject:  # noqa: PLR0911 - a table
     items = list(inner.elts) if isinstance(inner, ast.Tuple) else [inner]
     match name, items:
         case (("list" | "List"), [item]):
             return {"type": "array", "items": _type(item)}
-        case (("dict" | "Dict"), [ast.Name(id="str"), value]):
-            return {"type": "object", "additionalProperties": _type(value)}
+        case (("dict" | "Dict"), [key, value]):
+            return {"type": "object", **_keys(key), "additionalProperties": _type(value)}
+        case (("tuple" | "Tuple"), [item, ast.Constant(value=last)]) if last is ...:
+            return {"type": "array", "items": _type(item)}
+        case (("tuple" | "Tuple"), [_, *_]):
+            return _fixed(items)
         case "Optional", [item]:
             return _union([item, ast.Constant(value=None)])
         case "Union", [_, *_]:
@@ -146,6 +187,24 @@ def _generic(name: str, inner: ast.expr) -> JsonObject:
             return {"enum": [_literal(item) for item in items]}
         case _:
             raise SignatureError(f"unknown type {name}[{ast.unparse(inner)}]: use {_OFFERED}")
+
+
+def _fixed(items: list[ast.expr]) -> JsonObject:
+    count = len(items)
+    parts: list[JsonValue] = [_type(item) for item in items]
+    return {"type": "array", "prefixItems": parts, "minItems": count, "maxItems": count, "items": False}
+
+
+def _keys(node: ast.expr) -> JsonObject:
+    match node:
+        case ast.Name(id=name) if name in _KEYS:
+            return dict(_KEYS[name])
+        case ast.Subscript(value=ast.Name(id="Literal")):
+            return {"propertyNames": _type(node)}
+        case _:
+            raise SignatureError(
+                f"unknown key type {ast.unparse(node)!r}: use str, int, date or Literal[...]"
+            )
 
 
 def _union(items: list[ast.expr]) -> JsonObject:

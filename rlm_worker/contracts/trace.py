@@ -6,7 +6,10 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, Field, JsonValue, TypeAdapter
 
-from rlm_worker.contracts.base import Contract, Count, Event, JsonObject, Name, Sha256, canonical
+from rlm_worker.contracts.base import Contract, Count, JsonObject, Name, Sha256, canonical
+from rlm_worker.contracts.base import Event as Event  # noqa: PLC0414 - one place for all events
+from rlm_worker.contracts.course import NoProgress as NoProgress  # noqa: PLC0414 - one place for all events
+from rlm_worker.contracts.course import RolledOver as RolledOver  # noqa: PLC0414 - one place for all events
 from rlm_worker.contracts.job import Dimension
 from rlm_worker.contracts.limits import LimitEvent
 from rlm_worker.contracts.result import AnsweredBy, ArtifactRef, FailureClass, Proposal, Status
@@ -246,12 +249,6 @@ class BudgetExhausted(Event):
     detail: str = ""
 
 
-class NoProgress(Event):
-    kind: Literal["no_progress"] = "no_progress"
-    iteration: Count
-    detail: str
-
-
 class SteerObserved(Event):
     kind: Literal["steer_observed"] = "steer_observed"
     iteration: Count
@@ -325,6 +322,7 @@ TraceEvent = Annotated[
     | SubmitAccepted
     | BudgetExhausted
     | NoProgress
+    | RolledOver
     | SteerObserved
     | StopObserved
     | StopVerified

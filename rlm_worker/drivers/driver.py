@@ -62,6 +62,10 @@ class View:
     inputs: JsonObject = field(default_factory=dict)
     left: JsonObject = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    #: What the conversation before this one came to, when there was one: the history holds only what came after.
+    brief: str = ""
+    #: Of the marks around data, different for every job.
+    seed: str = ""
 
 
 class Driver(Protocol):

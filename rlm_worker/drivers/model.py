@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from rlm_worker.drivers.driver import DriverKind, Turn, View
 from rlm_worker.models.port import Message
 from rlm_worker.parsing import read_turn
+from rlm_worker.profiles import DEFAULT, Profile
 from rlm_worker.prompts import turn_messages
 
 #: Asks the root model under the job's budget; given the iteration and the conversation, returns its text.
@@ -16,10 +17,14 @@ class ModelDriver:
 
     kind: DriverKind = "model"
 
-    def __init__(self, ask: AskRoot, *, observation_chars: int) -> None:
+    def __init__(self, ask: AskRoot, *, observation_chars: int, profile: Profile = DEFAULT) -> None:
         self._ask = ask
         self._observation_chars = observation_chars
+        self._profile = profile
+
+    def messages(self, view: View) -> list[Message]:
+        """The conversation that asks for this turn."""
+        return turn_messages(view, observation_chars=self._observation_chars, profile=self._profile)
 
     async def next(self, view: View) -> Turn:
-        messages = turn_messages(view, observation_chars=self._observation_chars)
-        return read_turn(await self._ask(view.iteration, messages))
+        return read_turn(await self._ask(view.iteration, self.messages(view)))

@@ -1,7 +1,8 @@
 """A recording writes the cells: turns come from the journal of the same job, so resume and replay cost no model call."""
 
 from rlm_worker.drivers.driver import Cell, DriverKind, Finished, NoCell, Step, Turn, View
-from rlm_worker.journal import NodeJournal, Recorded
+from rlm_worker.journal import NodeJournal
+from rlm_worker.progress import advice
 
 
 class RecordingDriver:
@@ -21,13 +22,18 @@ class RecordingDriver:
         return Finished()
 
 
-def steer_notices(recorded: Recorded | None) -> tuple[str, ...]:
-    """What the operator asked at this iteration, in the words of the prompt."""
-    return tuple(f"The operator asks: {steer.text}" for steer in recorded.steers) if recorded else ()
+def notices_at(journal: NodeJournal, iteration: int) -> tuple[str, ...]:
+    """What this iteration is told beside the history: that it turns in a circle, and what the operator asks."""
+    found = journal.findings.get(iteration - 1)
+    recorded = journal.iterations.get(iteration)
+    told = (advice(found),) if found is not None and found.action == "steered" else ()
+    asked = recorded.steers if recorded else []
+    return (*told, *(f"The operator asks: {steer.text}" for steer in asked))
 
 
-def recorded_step(recorded: Recorded) -> Step | None:
+def recorded_step(journal: NodeJournal, iteration: int) -> Step | None:
     """A finished iteration of an earlier attempt. The figures it was asked with are not in the record."""
+    recorded = journal.at(iteration)
     said = recorded.asked.text if recorded.asked else ""
     turn: Cell | NoCell
     if recorded.rejected is not None:
@@ -37,9 +43,9 @@ def recorded_step(recorded: Recorded) -> Step | None:
     else:
         return None
     return Step(
-        iteration=recorded.iteration,
+        iteration=iteration,
         turn=turn,
         said=said,
         outcome=recorded.finished,
-        notices=steer_notices(recorded),
+        notices=notices_at(journal, iteration),
     )

@@ -4,6 +4,7 @@ Used for the embedded model and for names of the form http(s)://host:port/v1#mod
 """
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -15,8 +16,17 @@ from rlm_worker.models.answers import Choice, closed_choice, label_probability, 
 from rlm_worker.models.errors import Malformed, ModelError, Refused, UnknownModel, Unreachable
 from rlm_worker.models.failures import error_for_status, excerpt
 from rlm_worker.models.http1 import CannotConnect, ConnectionBroke, HttpError, Origin, Pool, Response
-from rlm_worker.models.port import Completion, Estimate, JsonObject, Message, TokenUsage, input_token_bound
+from rlm_worker.models.port import (
+    Completion,
+    Estimate,
+    JsonObject,
+    Media,
+    Message,
+    TokenUsage,
+    input_token_bound,
+)
 from rlm_worker.models.prices import Price, estimate
+from rlm_worker.models.strict import is_strict
 
 TOP_LOGPROBS = 20  # the most that servers in use give
 
@@ -158,13 +168,13 @@ class WireModel:
         choice: Choice | None,
         max_output_tokens: int,
     ) -> JsonObject:
-        said: list[JsonValue] = [{"role": m.role, "content": m.content} for m in messages]
+        said: list[JsonValue] = [{"role": m.role, "content": _content(m)} for m in messages]
         limit = "max_completion_tokens" if "max_tokens" in self._lacks else "max_tokens"
         body: JsonObject = {"model": self._endpoint.model, "messages": said, limit: max_output_tokens}
         if self._temperature is not None and "temperature" not in self._lacks:
             body["temperature"] = self._temperature
         if schema is not None and "response_format" not in self._lacks:
-            form: JsonObject = {"name": "answer", "schema": schema, "strict": True}
+            form: JsonObject = {"name": "answer", "schema": schema, "strict": is_strict(schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         elif schema is not None:
             rule = f"Answer with JSON only, following this JSON Schema: {to_json(schema).decode()}"
@@ -209,6 +219,20 @@ class WireModel:
             finish_reason=str(finish),
             raw=raw,
         )
+
+
+def _content(message: Message) -> JsonValue:
+    """The text, or its parts where an image or a PDF comes with it."""
+    if not message.media:
+        return message.content
+    return [{"type": "text", "text": message.content}, *map(_part, message.media)]
+
+
+def _part(media: Media) -> JsonValue:
+    url = f"data:{media.media_type};base64,{b64encode(media.data).decode('ascii')}"
+    if media.media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "file", "file": {"filename": "input.pdf", "file_data": url}}
 
 
 def _request_head(endpoint: Endpoint, secret: str | None) -> bytes:

@@ -14,9 +14,18 @@ JsonObject = dict[str, JsonValue]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Media:
+    """An image or a PDF, sent after the text of its message."""
+
+    media_type: str
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Message:
     role: Literal["system", "user", "assistant"]
     content: str
+    media: tuple[Media, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,5 +92,14 @@ class Model(Protocol):
 
 
 def input_token_bound(messages: Sequence[Message], *, schema_bytes: int = 0) -> int:
-    """More tokens than any tokenizer in use makes of these messages: half their bytes, and 16 a message."""
-    return sum(len(message.content.encode()) // 2 + 16 for message in messages) + schema_bytes // 2
+    """More tokens than any tokenizer in use makes of these messages: half their bytes, and 16 a message.
+
+    An image is cut into tiles whatever its bytes; a PDF may have a page for every few kilobytes.
+    """
+    texts = sum(len(message.content.encode()) // 2 + 16 for message in messages)
+    media = sum(_media_bound(each) for message in messages for each in message.media)
+    return texts + media + schema_bytes // 2
+
+
+def _media_bound(media: Media) -> int:
+    return 5_000 if media.media_type.startswith("image/") else 5_000 + len(media.data) // 2

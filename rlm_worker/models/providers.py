@@ -13,12 +13,14 @@ from pydantic import JsonValue
 from pydantic_ai import exceptions as failed
 from pydantic_ai.direct import model_request
 from pydantic_ai.messages import (
+    BinaryContent,
     ModelMessage,
     ModelRequest,
     ModelRequestPart,
     ModelResponse,
     SystemPromptPart,
     TextPart,
+    UserContent,
     UserPromptPart,
 )
 from pydantic_ai.models import Model as ProviderModel
@@ -220,10 +222,19 @@ def _history(messages: Sequence[Message]) -> list[ModelMessage]:
         elif message.role == "system":
             waiting.append(SystemPromptPart(content=message.content))
         else:
-            waiting.append(UserPromptPart(content=message.content))
+            waiting.append(UserPromptPart(content=_content(message)))
     if waiting:
         history.append(ModelRequest(parts=waiting))
     return history
+
+
+def _content(message: Message) -> str | list[UserContent]:
+    if not message.media:
+        return message.content
+    return [
+        message.content,
+        *(BinaryContent(data=media.data, media_type=media.media_type) for media in message.media),
+    ]
 
 
 def _tells_logprobs(model: ProviderModel) -> bool:

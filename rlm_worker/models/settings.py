@@ -35,6 +35,8 @@ class ModelSettings:
     context_tokens: int = 8192
     slots: int = 2
     linger_seconds: float = 5.0
+    #: Models that take images and PDFs, beside those known to.
+    seeing_models: tuple[str, ...] = ()
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ) -> "ModelSettings":
@@ -47,6 +49,7 @@ class ModelSettings:
             price=_price(env.get("CUSTODY_MODEL_PRICE")),
             models_dir=Path(models_dir) if models_dir else None,
             threads=int(threads) if threads else None,
+            seeing_models=tuple(env.get("CUSTODY_SEEING_MODELS", "").split()),
         )
 
     def cache_dir(self, env: Mapping[str, str] = os.environ) -> Path:

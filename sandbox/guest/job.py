@@ -1,15 +1,15 @@
 """What a cell can say to its job: the answer so far, the answer, notes, progress; and what it can ask of it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NoReturn
 
 from sandbox.guest.calls import CellEnd
 from sandbox.guest.inputs import plain
+from sandbox.guest.results import Done, in_async_code
+from sandbox.guest.variables import table
 
 Call = Callable[[str, dict[str, Any]], Any]
-
-_SHOWN = 80
 
 
 class Remaining(dict[str, Any]):
@@ -20,6 +20,10 @@ class Remaining(dict[str, Any]):
             return self[name]
         except KeyError:
             raise AttributeError(f"the budget has no {name!r}, only {', '.join(self)}") from None
+
+    def __await__(self) -> Generator[Any, None, "Remaining"]:
+        return self
+        yield
 
     def __repr__(self) -> str:
         return "<budget left: " + ", ".join(f"{name} {value}" for name, value in self.items()) + ">"
@@ -69,9 +73,14 @@ class Job:
         """The question that this job answers."""
         return self._question
 
-    def draft(self, **fields: Any) -> None:
+    def _tell(self, name: str, payload: dict[str, Any]) -> Done | None:
+        """Say something that has no answer; in `async` code what comes back can be awaited."""
+        self._call(name, payload)
+        return Done() if in_async_code() else None
+
+    def draft(self, **fields: Any) -> Done | None:
         """Keep the answer so far: it is delivered, marked partial, if a limit ends the job before SUBMIT."""
-        self._call("draft", {"fields": plain(fields)})
+        return self._tell("draft", {"fields": plain(fields)})
 
     def submit(self, **fields: Any) -> NoReturn:
         """Hand in the answer and end the job. Raises SubmitRejected, with every mistake named, when it does not fit."""
@@ -82,28 +91,31 @@ class Job:
         """What is left of the budget, as in `budget()["subcalls"]` or `budget().subcalls`."""
         return Remaining(self._call("budget", {}))
 
-    def note(self, kind: str, text: str) -> None:
+    def note(self, kind: str, text: str) -> Done | None:
         """Propose an entry for the task's ledger: decision, constraint, progress, discovery, validation, blocker."""
-        self._call("note", {"kind": str(kind), "text": str(text)})
+        return self._tell("note", {"kind": str(kind), "text": str(text)})
 
-    def progress(self, done: int, total: int, text: str = "") -> None:
+    def propose_effect(
+        self, kind: str, /, *, target: str = "", reason: str = "", **request: Any
+    ) -> Done | None:
+        """Propose an outside action, as in `propose_effect("ticket", target="OPS", reason="…", title="…")`.
+
+        Nothing happens by it: it stands in the result, and the control plane and its people decide.
+        """
+        said = {"kind": str(kind), "target": str(target), "reason": str(reason), "request": plain(request)}
+        return self._tell("propose_effect", said)
+
+    def remember(self, text: str, /, *, subject: str = "", source: str = "") -> Done | None:
+        """Propose knowledge to keep beyond this task, with its source: a citation, or how it was found out.
+
+        It enters memory only by policy, with the trust of the evidence it comes from.
+        """
+        return self._tell("remember", {"text": str(text), "subject": str(subject), "source": str(source)})
+
+    def progress(self, done: int, total: int, text: str = "") -> Done | None:
         """Tell whoever watches how far the work is."""
-        self._call("progress", {"done": int(done), "total": int(total), "text": str(text)})
+        return self._tell("progress", {"done": int(done), "total": int(total), "text": str(text)})
 
     def show_vars(self) -> None:
         """Print the variables of this session: name, type, and what they hold."""
-        shown = [
-            f"{name}: {type(value).__name__} = {_short(value)}"
-            for name, value in self._names.items()
-            if not name.startswith("_") and name not in self._own
-        ]
-        print("\n".join(shown) or "no variables yet")  # noqa: T201 - printing is what it is for
-
-
-def _short(value: object) -> str:
-    try:
-        text = repr(value)
-    except Exception as error:  # noqa: BLE001 - a cell's own repr may fail in any way
-        text = f"<repr failed: {type(error).__name__}>"
-    size = f" (len {len(value):,})" if isinstance(value, str | bytes | list | dict | set | tuple) else ""
-    return (text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…") + size
+        print("\n".join(table(self._names, left_out=self._own)) or "no variables yet")  # noqa: T201 - its purpose

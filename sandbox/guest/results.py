@@ -1,5 +1,6 @@
 """Result: what a subcall answered, usable at once, by await, and by field. Makes no call itself but the one it was given."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -85,6 +86,26 @@ class Result:
         sure = "" if self.probability is None else f" p={self.probability:.2f}"
         shown = repr(self.value)
         return f"<Result {shown if len(shown) <= _SHOWN else shown[:_SHOWN] + '…'}{sure}>"
+
+
+def in_async_code() -> bool:
+    """Whether the caller runs on an event loop, where answers can be awaited."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+class Done:
+    """What a call without an answer gives in `async` code: it is done, and can be awaited."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+    def __repr__(self) -> str:
+        return "<done>"
 
 
 class Deferred(Generic[T]):

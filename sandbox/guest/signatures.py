@@ -1,13 +1,15 @@
 """What a subcall asks for: a signature string, a JSON Schema or a class, checked before anything is spent."""
 
-import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from sandbox.guest.annotations import Field, media_of, names_a_class, read_fields, resolve
+from sandbox.guest.described import Schema, described
 from sandbox.guest.inputs import plain
+from sandbox.guest.media import medium
 from sandbox.guest.results import RESERVED, Result
-from sandbox.guest.typed import Schema, build, is_record, revive, schema_of
+from sandbox.guest.typed import build, is_record, revive, schema_of
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,10 @@ class Question:
     #: Declared input names; None when any are accepted.
     inputs: tuple[str, ...] | None
     names: Mapping[str, Any]
+    #: Types of the fields of a signature that names classes of the cell.
+    hints: Mapping[str, Any] | None = None
+    #: Inputs whose bytes are sent along, and what they are.
+    media: Mapping[str, str] = field(default_factory=dict)
 
     def fields(self) -> dict[str, Any]:
         """The part of a payload that says what is asked for."""
@@ -29,12 +35,16 @@ class Question:
         """The inputs of one row as plain JSON: a mapping of names, or the bare value of the only input."""
         if isinstance(row, Mapping):
             self._check_names(row)
-            return {str(name): plain(value) for name, value in row.items()}
+            return {str(name): self._input(str(name), value) for name, value in row.items()}
         if self.inputs is None or len(self.inputs) != 1:
             raise TypeError(
                 f"a row must be a dict of inputs, not {type(row).__name__}: a bare value needs exactly one input"
             )
-        return {self.inputs[0]: plain(row)}
+        return {self.inputs[0]: self._input(self.inputs[0], row)}
+
+    def _input(self, name: str, value: Any) -> Any:
+        kind = self.media.get(name)
+        return plain(value) if kind is None else medium(value, kind=kind, name=name)
 
     def _check_names(self, row: Mapping[str, Any]) -> None:
         if self.inputs is None:
@@ -57,6 +67,9 @@ class Question:
             error_class = answer.get("error_class") or "SubcallError"
             return Result(None, model=model, error=f"{error_class}: {answer.get('error', '')}", **meta)
         value = answer["value"]
+        if self.hints is not None:
+            built = {name: build(hint, value[name], names=self.names) for name, hint in self.hints.items()}
+            return Result(built, model=model, **meta)
         if self.cls is None:
             schema = answer.get("schema") or schema or self.schema or {}
             return Result(revive(value, schema), model=model, **meta)
@@ -68,8 +81,7 @@ class Question:
 def ask(signature: Any, names: Mapping[str, Any]) -> Question:
     """Read a signature in any of its forms."""
     if isinstance(signature, str):
-        inputs = _input_names(signature)
-        return Question(signature, None, None, inputs, names)
+        return _read(signature, names)
     if isinstance(signature, Mapping):
         return Question(None, _checked(plain(signature)), None, None, names)
     if isinstance(signature, type) and (is_record(signature) or hasattr(signature, "model_json_schema")):
@@ -80,23 +92,27 @@ def ask(signature: Any, names: Mapping[str, Any]) -> Question:
     )
 
 
-def _input_names(signature: str) -> tuple[str, ...]:
+def _read(signature: str, names: Mapping[str, Any]) -> Question:
     left, arrow, right = signature.partition("->")
     if not arrow:
         raise ValueError(f"signature {signature!r} has no '->': write it as 'input, … -> field: type, …'")
-    _refuse_reserved(_argument_names(right, signature))
-    return _argument_names(left, signature)
+    outputs = read_fields(right, signature=signature)
+    _refuse_reserved(tuple(output.name for output in outputs))
+    inputs = read_fields(left, signature=signature)
+    taken = tuple(each.name for each in inputs)
+    media = {each.name: kind for each in inputs if (kind := media_of(each)) is not None}
+    if not any(names_a_class(output.annotation, names) for output in outputs):
+        return Question(signature, None, None, taken, names, media=media)
+    hints = {output.name: resolve(output.annotation, names) for output in outputs}
+    return Question(None, _schema(outputs, hints, names), None, taken, names, hints=hints, media=media)
 
 
-def _argument_names(text: str, signature: str) -> tuple[str, ...]:
-    try:
-        function = ast.parse(f"def _({' '.join(text.split())}): pass").body[0]
-    except (SyntaxError, ValueError):
-        raise ValueError(
-            f"cannot read signature {signature!r}: expected 'name: type, … -> name: type, …'"
-        ) from None
-    assert isinstance(function, ast.FunctionDef)
-    return tuple(argument.arg for argument in function.args.args)
+def _schema(outputs: list[Field], hints: Mapping[str, Any], names: Mapping[str, Any]) -> Schema:
+    fields = {
+        output.name: described(schema_of(hints[output.name], names=names, depth=1), output.remark)
+        for output in outputs
+    }
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 
 def _checked(schema: Schema) -> Schema:

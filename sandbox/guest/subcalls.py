@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 from sandbox.guest.calls import BudgetExceeded, SubcallError
 from sandbox.guest.inputs import compact, plain
-from sandbox.guest.results import Deferred, Result
+from sandbox.guest.results import Deferred, Result, in_async_code
 from sandbox.guest.signatures import Question, ask
 
 T = TypeVar("T")
@@ -68,9 +68,7 @@ class Subcalls:
         question = ask(signature, self._names)
         inputs = [question.row(row) for row in rows]
         common = {**question.fields(), "instructions": instructions, "model": model}
-        if not inputs:
-            return []
-        payloads = list(_frames(inputs, common))
+        payloads = list(_frames(inputs, common)) if inputs else []
         return self._run_all("predict_batch", payloads, lambda answer: _batch(question, answer))
 
     def rlm_query(
@@ -110,7 +108,7 @@ class Subcalls:
         async def every() -> list[Result]:
             return list(await asyncio.gather(*(one(*child) for child in children)))
 
-        if _in_async_code():
+        if in_async_code():
             return cast("list[Result]", Deferred(now=_needs_await, later=every))
         return asyncio.run(every())
 
@@ -132,11 +130,18 @@ class Subcalls:
 
     def llm_query_batched(self, prompts: Iterable[str], *, model: str | None = None) -> list[str]:
         """Ask a model for one text per prompt; a failed prompt raises SubcallError."""
-        results = self.predict_batch(_PROMPT, [{"prompt": prompt} for prompt in prompts], model=model)
-        return [result["text"] for result in results]
+        question = ask(_PROMPT, self._names)
+        rows = [question.row({"prompt": prompt}) for prompt in prompts]
+        common = {**question.fields(), "instructions": "", "model": model}
+        texts = self._run_all(
+            "predict_batch",
+            list(_frames(rows, common)) if rows else [],
+            lambda answer: [result["text"] for result in _batch(question, answer)],
+        )
+        return cast("list[str]", texts)
 
     def _run(self, name: str, payload: dict[str, Any], finish: Callable[[Any], T]) -> T:
-        if not _in_async_code():
+        if not in_async_code():
             return finish(self._call(name, payload))
 
         async def later() -> T:
@@ -145,24 +150,16 @@ class Subcalls:
         return cast("T", Deferred(now=lambda: finish(self._call(name, payload)), later=later))
 
     def _run_all(
-        self, name: str, payloads: list[dict[str, Any]], finish: Callable[[Any], list[Result]]
-    ) -> list[Result]:
-        def now() -> list[Result]:
+        self, name: str, payloads: list[dict[str, Any]], finish: Callable[[Any], list[T]]
+    ) -> list[T]:
+        def now() -> list[T]:
             return [result for payload in payloads for result in finish(self._call(name, payload))]
 
-        async def later() -> list[Result]:
+        async def later() -> list[T]:
             answers = [await self._call_async(name, payload) for payload in payloads]
             return [result for answer in answers for result in finish(answer)]
 
-        return cast("list[Result]", Deferred(now=now, later=later)) if _in_async_code() else now()
-
-
-def _in_async_code() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+        return cast("list[T]", Deferred(now=now, later=later)) if in_async_code() else now()
 
 
 def _needs_await() -> list[Result]:

@@ -136,6 +136,7 @@ RESULT = JobResult(
         output_bytes=99,
         sandbox_cpu_ms=50,
         sandbox_memory_bytes=1_000_000,
+        rollovers=2,
         by_model={
             "embedded:qwen": ModelUsage(
                 calls=4,
@@ -151,6 +152,7 @@ RESULT = JobResult(
     models={"predict": "embedded:qwen", "root": "openai:gpt-x"},
     stdout_summary="out",
     stderr_summary="err",
+    trust="trusted",
 )
 
 _CALL = {"node": "child.3", "iteration": 2, "ordinal": 7}
@@ -221,7 +223,24 @@ EVENTS: tuple[t.TraceEvent, ...] = (
     t.SubmitRejected(iteration=2, fields={"answer": 7}, errors=("answer: 7 is not of type string",)),
     t.SubmitAccepted(iteration=2, fields={"answer": "42"}),
     t.BudgetExhausted(dimension="tokens", limit="10", spent="11", detail="closing"),
-    t.NoProgress(iteration=2, detail="3 identical failing cells"),
+    t.NoProgress(
+        iteration=2,
+        detail="3 identical failing cells",
+        finding="empty_turns",
+        action="steered",
+        iterations=(1, 2),
+    ),
+    t.RolledOver(
+        iteration=9,
+        number=2,
+        covers_to=7,
+        brief="What was done",
+        brief_digest=A,
+        left_out_digest=B,
+        tokens_before=90_000,
+        tokens_after=4_000,
+        trace_events=77,
+    ),
     t.SteerObserved(iteration=2, steer_id=4, text="only 2024"),
     t.StopObserved(order="kill", detail="enough"),
     t.StopVerified(kill_ms=18, survivors=(12,)),

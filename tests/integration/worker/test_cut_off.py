@@ -28,7 +28,8 @@ ROOM = Budget(max_subcalls=2_000)
 def recorded_usage(ran: Ran) -> tuple[int, int]:
     calls = [event.spend for event in ran.of("subcall_finished") + ran.of("model_answered")]
     lost = [event.charged for event in ran.of("subcall_lost")]
-    answered = [event for event in ran.of("subcall_finished") if event.requests or event.ok]
+    held = {event.ordinal for event in ran.of("subcall_started")}
+    answered = [event for event in ran.of("subcall_finished") if event.ordinal in held]
     return len(answered) + len(lost), sum(call.input_tokens for call in [*calls, *lost])
 
 

@@ -83,6 +83,8 @@ def _least(variant: type[Event]) -> dict[str, object]:
         "layers": (),
         "errors": (),
         "ok": True,
+        **dict.fromkeys(("number", "covers_to", "tokens_before", "tokens_after", "trace_events"), 1),
+        **dict.fromkeys(("brief_digest", "left_out_digest"), t.GENESIS),
     }
     found: dict[str, object] = {}
     for name, field in variant.model_fields.items():

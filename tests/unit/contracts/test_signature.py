@@ -31,6 +31,21 @@ NUMBER = {"type": "integer"}
         ("a: List[list[str]]", {"type": "array", "items": {"type": "array", "items": TEXT}}),
         ("a: dict", {"type": "object"}),
         ("a: dict[str, int]", {"type": "object", "additionalProperties": NUMBER}),
+        (
+            "a: dict[int, str]",
+            {"type": "object", "propertyNames": {"pattern": r"^-?\d+$"}, "additionalProperties": TEXT},
+        ),
+        (
+            "a: dict[Literal['x', 'y'], int]",
+            {"type": "object", "propertyNames": {"enum": ["x", "y"]}, "additionalProperties": NUMBER},
+        ),
+        ("a: tuple[int, ...]", {"type": "array", "items": NUMBER}),
+        (
+            "a: tuple[int, str]",
+            {"type": "array", "prefixItems": [NUMBER, TEXT], "minItems": 2, "maxItems": 2, "items": False},
+        ),
+        ("a: Decimal", {"type": "string", "format": "decimal", "pattern": r"^[+-]?\d+(\.\d+)?$"}),
+        ("a: int  # how many", {**NUMBER, "description": "how many"}),
         ("a: Optional[int]", {"anyOf": [NUMBER, {"type": "null"}]}),
         ("a: int | None", {"anyOf": [NUMBER, {"type": "null"}]}),
         ("a: Union[int, str]", {"anyOf": [NUMBER, TEXT]}),
@@ -67,6 +82,19 @@ def test_a_signature_may_stand_on_several_lines_with_remarks():
     assert list(read.output_schema["properties"]) == ["severity", "why"]
 
 
+def test_what_is_said_beside_a_field_describes_it():
+    read = Signature.parse("text -> a: int,  # how many\nb, c: str  # why not")
+
+    about = {name: part.get("description") for name, part in read.output_schema["properties"].items()}
+    assert about == {"a": "how many", "b": None, "c": "why not"}
+
+
+def test_images_and_pdfs_are_inputs():
+    read = Signature.parse("page: Image, form: Pdf -> total: float")
+
+    assert [part["format"] for part in read.input_schema["properties"].values()] == ["image", "pdf"]
+
+
 def test_a_signature_may_have_no_inputs():
     assert Signature.parse("-> n: int").inputs == ()
 
@@ -78,8 +106,10 @@ def test_a_signature_may_have_no_inputs():
         ("a ->", "no output fields"),
         ("", "has no '->'"),
         ("a -> b: integer", "unknown type 'integer'"),
-        ("a -> b: tuple[int]", "unknown type tuple"),
-        ("a -> b: dict[int, str]", "unknown type dict"),
+        ("a -> b: tuple[()]", "unknown type tuple"),
+        ("a -> b: dict[float, str]", "unknown key type 'float'"),
+        ("a -> b: dict[int]", "unknown type dict"),
+        ("a -> b: Image", "unknown type 'Image'"),
         ("a -> b: list[int, str]", "unknown type list"),
         ("a -> b: 'in t'", "unknown type 'in t'"),
         ("a -> b: Literal[()]", "unknown type Literal"),

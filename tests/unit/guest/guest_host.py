@@ -121,6 +121,12 @@ class GuestHost:
     def _note(self, payload):
         return {"noted": True}
 
+    def _propose_effect(self, payload):
+        return {"proposed": True}
+
+    def _remember(self, payload):
+        return {"proposed": True}
+
     def _progress(self, payload):
         return None
 
@@ -147,8 +153,16 @@ def _value(schema, text):
     if "anyOf" in schema:
         return _value(schema["anyOf"][0], text)
     match schema.get("type"), schema.get("format"):
+        case "object", _ if "propertyNames" in schema:
+            names = schema["propertyNames"]
+            key = names["enum"][0] if "enum" in names else "7"
+            return {key: _value(schema["additionalProperties"], text)}
         case "object", _:
             return {name: _value(part, text) for name, part in schema.get("properties", {}).items()}
+        case "array", _ if "prefixItems" in schema:
+            return [_value(part, text) for part in schema["prefixItems"]]
+        case "string", "decimal":
+            return "12.50"
         case "array", _:
             return [_value(schema.get("items", {}), text)]
         case "string", "date":

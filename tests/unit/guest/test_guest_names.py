@@ -2,9 +2,11 @@
 
 import asyncio
 import dataclasses
+import enum
 import math
 import pydoc
 from datetime import date
+from decimal import Decimal
 
 import pytest
 
@@ -89,6 +91,73 @@ class TestPredict:
             GuestHost(subcalls=0).names(tmp_path)["predict"](LABEL, line="x")
 
 
+class Level(enum.Enum):
+    LOW = "low"
+    HIGH = "high"
+
+
+@dataclasses.dataclass
+class Event:
+    level: Level
+    where: tuple[int, str]
+
+
+class TestTypesOfTheCell:
+    @pytest.fixture
+    def names(self, names):
+        names.update(Level=Level, Event=Event)
+        return names
+
+    def test_a_signature_may_name_classes_of_the_cell(self, names, host):
+        result = names["predict"](
+            "line -> level: Level, events: list[Event], best: Event | None, n: int", line="high"
+        )
+
+        assert result.level is Level.HIGH
+        assert isinstance(result.events[0], Event)
+        assert isinstance(result.best, Event)
+        assert isinstance(result.events[0].where, tuple)
+        asked = host.asked[0][1]
+        assert asked["signature"] is None
+        assert asked["schema"]["properties"]["level"] == {"enum": ["low", "high"]}
+
+    def test_inputs_are_checked_for_such_a_signature_too(self, names, host):
+        with pytest.raises(TypeError, match="missing"):
+            names["predict"]("line -> level: Level", text="high")
+        assert host.asked == []
+
+    def test_numbers_tuples_and_keys_of_a_signature_are_real_values(self, names):
+        result = names["predict"](
+            "t -> price: Decimal, pair: tuple[int, date], counts: dict[int, str], maybe: Decimal | None",
+            t="on 2024-05-06",
+        )
+
+        assert result.price == Decimal("12.50")
+        assert result.maybe == Decimal("12.50")
+        assert result.pair[1] == date(2024, 5, 6)
+        assert list(result.counts) == [7]
+
+    def test_remarks_in_a_signature_describe_its_fields(self, names, host):
+        names["predict"](
+            """
+            line,  # what was logged
+            n: int
+            ->
+            level: Level,  # how bad it is
+            why: str
+            """,
+            line="high",
+            n=1,
+        )
+
+        assert host.asked[0][1]["schema"]["properties"]["level"]["description"] == "how bad it is"
+
+    def test_an_unknown_type_is_told_before_anything_is_spent(self, names, host):
+        with pytest.raises(ValueError, match="unknown type 'Missing'"):
+            names["predict"]("line -> level: Level, other: Missing", line="x")
+        assert host.asked == []
+
+
 class TestAsync:
     def test_gathered_calls_run_side_by_side(self, names, host):
         async def cell():
@@ -116,6 +185,37 @@ class TestAsync:
 
         again, other, text = asyncio.run(cell())
         assert (again is result, other.severity, isinstance(text, str)) == (True, "high", True)
+
+    def test_every_name_can_be_awaited(self, names, host):
+        async def cell():
+            texts = await names["llm_query_batched"](["a", "b"])
+            children = await names["rlm_query_batched"](["c"])
+            left = await names["budget"]()
+            for done in (
+                names["note"]("discovery", "x"),
+                names["DRAFT"](n=1),
+                names["propose_effect"]("mail", target="ops"),
+                names["remember"]("x"),
+                names["progress"](1, 2),
+            ):
+                assert await done is None
+            return texts, children, left
+
+        texts, children, left = asyncio.run(cell())
+        assert (len(texts), children[0].ok, left.subcalls) == (2, True, 98)
+        assert all(isinstance(text, str) for text in texts)
+
+    def test_calls_in_functions_and_task_groups_of_the_cell_run_side_by_side(self, names, host):
+        async def one(n):
+            return (await names["predict"](LABEL, line=f"{n} low")).severity
+
+        async def cell():
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(n)) for n in range(4)]
+            return [task.result() for task in tasks]
+
+        assert asyncio.run(cell()) == ["low"] * 4
+        assert host.most_in_flight == 4
 
     def test_batches_can_be_awaited(self, names):
         async def cell():
@@ -191,6 +291,38 @@ class TestTheJob:
         names["SHOW_VARS"]()
         assert capsys.readouterr().out == "found: list = [1, 2] (len 2)\n"
 
+    def test_proposals_are_told_to_the_host_and_answer_nothing(self, names, host):
+        assert (
+            names["propose_effect"]("ticket", target="OPS", reason="full", title="Disk", tags={"b", "a"})
+            is None
+        )
+        assert names["remember"]("disks fill on Mondays", subject="disks", source="app.log:3") is None
+        assert host.asked == [
+            (
+                "propose_effect",
+                {
+                    "kind": "ticket",
+                    "target": "OPS",
+                    "reason": "full",
+                    "request": {"title": "Disk", "tags": ["a", "b"]},
+                },
+            ),
+            ("remember", {"text": "disks fill on Mondays", "subject": "disks", "source": "app.log:3"}),
+        ]
+
+    def test_variables_are_shown_without_running_code_of_their_classes(self, names, capsys):
+        loud = type("Loud", (), {"__module__": "__main__", "__repr__": lambda self: print("ran!") or "x"})
+        names.update(one=loud(), many=[loud()] * 3, long=list(range(10**6)), text="a\nb" * 500, n=3)
+
+        names["show_vars"]()
+
+        shown = capsys.readouterr().out.splitlines()
+        assert shown[0] == "one: Loud = <Loud>"
+        assert shown[1] == "many: list = [<Loud>, <Loud>, <Loud>] (len 3)"
+        assert shown[2].endswith("(len 1,000,000)")
+        assert len(shown) == 5
+        assert max(map(len, shown)) < 140
+
     def test_children_are_asked_with_their_budget(self, names, host):
         result = names["rlm_query"](
             "look", signature="-> module: str", inputs={"n": 1}, budget={"subcalls": 3}
@@ -214,6 +346,8 @@ class TestTheJob:
             "DRAFT",
             "budget",
             "note",
+            "propose_effect",
+            "remember",
             "evidence",
             "Hit",
         ):

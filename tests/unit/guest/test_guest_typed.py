@@ -2,12 +2,15 @@
 
 import dataclasses
 import enum
+import linecache
 from datetime import date, datetime
-from typing import Literal, NotRequired, Optional, TypedDict
+from decimal import Decimal
+from typing import Annotated, Literal, NotRequired, Optional, TypedDict
 
 import pydantic
 import pytest
 
+from rlm_worker.schemas import shape_of
 from sandbox.guest.typed import TypeNotSupported, build, revive, schema_of
 
 
@@ -109,3 +112,104 @@ def test_dates_are_revived_where_the_schema_says_so_and_only_there():
     assert revived["maybe"].hour == 3
     assert revived["days"] == [date(2024, 1, 2), "soon"]
     assert revived["text"] == "2024-01-02"
+
+
+class Kind(enum.Enum):
+    """What it is."""
+
+    PLAIN = (1, 2)
+    ODD = (3, 4)
+
+
+class Inner(pydantic.BaseModel):
+    day: date
+
+
+class Outer(pydantic.BaseModel):
+    inner: Inner
+
+
+@dataclasses.dataclass
+class Holder:
+    """Holds things."""
+
+    outer: Outer
+    kind: Kind
+    price: Decimal
+    pair: tuple[int, date]
+    many: tuple[int, ...]
+    by_kind: dict[Colour, int]
+    by_number: dict[int, str]
+    about: Annotated[str, "in one sentence"]
+    size: int = dataclasses.field(default=1, metadata={"description": "in metres"})
+
+
+ANSWER = {
+    "outer": {"inner": {"day": "2024-01-02"}},
+    "kind": "ODD",
+    "price": "1.10",
+    "pair": [1, "2024-01-02"],
+    "many": [1, 2],
+    "by_kind": {"red": 1},
+    "by_number": {"7": "x"},
+    "about": "so",
+}
+
+
+def test_a_pydantic_model_inside_a_dataclass_has_its_definitions_written_out():
+    schema = schema_of(Holder)
+
+    assert "$ref" not in str(schema)
+    assert shape_of(schema).mistakes(ANSWER) == ()
+    assert shape_of(schema).mistakes({**ANSWER, "by_number": {"x": "y"}})
+    assert shape_of(schema).mistakes({**ANSWER, "price": "cheap"})
+
+
+@pytest.mark.requirement("S3-RLM-4")
+def test_every_kind_of_field_comes_back_as_the_real_thing():
+    built = build(Holder, ANSWER)
+
+    assert isinstance(built.outer, Outer)
+    assert built.outer.inner.day == date(2024, 1, 2)
+    assert built.kind is Kind.ODD
+    assert built.price == Decimal("1.10")
+    assert built.pair == (1, date(2024, 1, 2))
+    assert built.many == (1, 2)
+    assert built.by_kind == {Colour.RED: 1}
+    assert built.by_number == {7: "x"}
+
+
+def test_docstrings_metadata_and_annotations_describe():
+    schema = schema_of(Holder)
+
+    about = {name: part.get("description") for name, part in schema["properties"].items()}
+    assert schema["description"] == "Holds things."
+    assert (about["kind"], about["about"], about["size"]) == ("What it is.", "in one sentence", "in metres")
+    assert "description" not in schema_of(Part)
+
+
+def test_remarks_in_the_source_of_a_cell_describe_the_fields(monkeypatch):
+    source = "import dataclasses\n@dataclasses.dataclass\nclass Leak:\n    where: str  # the module\n    size: int\n"
+    namespace = {}
+    monkeypatch.setitem(
+        linecache.cache, "<cell 1 1>", (len(source), None, source.splitlines(True), "<cell 1 1>")
+    )
+    exec(compile(source, "<cell 1 1>", "exec"), namespace)
+
+    properties = schema_of(namespace["Leak"])["properties"]
+
+    assert properties["where"] == {"type": "string", "description": "the module"}
+    assert properties["size"] == {"type": "integer"}
+
+
+def test_tuples_decimals_and_keys_are_revived_where_the_schema_says_so():
+    schema = {
+        "properties": {
+            "price": {"anyOf": [{"format": "decimal"}, {"type": "null"}]},
+            "pair": {"prefixItems": [{"type": "integer"}, {"format": "date"}]},
+            "by": {"propertyNames": {"pattern": r"^-?\d+$"}, "additionalProperties": {}},
+        }
+    }
+    value = {"price": "1.5", "pair": [1, "2024-01-02"], "by": {"3": "x"}}
+
+    assert revive(value, schema) == {"price": Decimal("1.5"), "pair": (1, date(2024, 1, 2)), "by": {3: "x"}}

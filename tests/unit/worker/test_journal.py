@@ -244,11 +244,11 @@ def test_a_finished_iteration_becomes_a_step_with_what_was_said_and_asked():
         a_cell(1),
     )
 
-    step = recorded_step(journal.nodes[""].at(1))
+    step = recorded_step(journal.nodes[""], 1)
 
     assert (step.said, step.notices) == ("raw text", ("The operator asks: hurry",))
     assert step.outcome == a_cell(1)
 
 
 def test_an_iteration_that_did_not_finish_is_no_step():
-    assert recorded_step(folded(answered(1, 1, "x"), proposed(1)).nodes[""].at(1)) is None
+    assert recorded_step(folded(answered(1, 1, "x"), proposed(1)).nodes[""], 1) is None

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlm_worker.drivers.driver import Cell, NoCell
-from rlm_worker.parsing import read_turn
+from rlm_worker.parsing import read_turn, remark
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,15 @@ from rlm_worker.parsing import read_turn
         ("```python\n\n```\n```python\nx = 1\n```", "x = 1\n"),
         ("Use `x` or ```x``` here.\n```python\nx = 1\n```", "x = 1\n"),
         ("```python\nx = '\u2028\x0c'\n```", "x = '\u2028\x0c'\n"),
+        ("```python\nx = 1\n```\n```python\ny = 2\n```", "x = 1\n"),
+        ("```python\nx = 1\n```\n~~~\ny = 2\n~~~", "x = 1\n"),
+        ("<think>I could\n```python\nz = 9\n```\n</think>\n```python\nx = 1\n```", "x = 1\n"),
+        ("<think>a</think><thinking>b</thinking>```python\nx = 1\n```", "x = 1\n"),
+        ("so I will look.\n</think>\n\n```python\nx = 1\n```", "x = 1\n"),
+        ("```python\nx = '<think>a</think>'\n```", "x = '<think>a</think>'\n"),
+        ("x = 1\nprint(x)", "x = 1\nprint(x)\n"),
+        ("SUBMIT(answer='x')", "SUBMIT(answer='x')\n"),
+        ("await predict('t -> n: int', t='x')", "await predict('t -> n: int', t='x')\n"),
     ],
 )
 def test_a_turn_with_one_block_is_a_cell(text, code):
@@ -53,8 +62,11 @@ def test_a_turn_with_one_block_is_a_cell(text, code):
         ("```inline```", "has no code"),
         ("```json\n{}\n```", "found: json"),
         ("```\n\n```", "found: empty"),
-        ("```python\nx = 1\n```\n```python\ny = 2\n```", "2 code blocks"),
-        ("```python\nx = 1\n```\n~~~\ny = 2\n~~~", "2 code blocks"),
+        ("Done", "has no code"),
+        ("answer, why", "has no code"),
+        ("42", "has no code"),
+        ("<think>```python\nx = 1\n```</think>", "was empty"),
+        ("<think>I go on and on", "was empty"),
     ],
 )
 def test_a_turn_without_one_block_says_why(text, told):
@@ -72,8 +84,30 @@ def test_the_text_around_the_block_is_the_reasoning():
     assert turn.reasoning == "First.\nThen."
 
 
+def test_a_turn_with_several_blocks_is_told_that_only_the_first_was_run():
+    assert "2 code blocks: only the first was run" in remark("```python\nx\n```\n```\ny\n```")
+    assert remark("```python\nx\n```\n```json\n{}\n```") == ""
+
+
 PIECES = st.sampled_from(
-    ["```", "~~~", "````", "python", "\n", "\r\n", " ", "\t", "x = 1", "`", "'''", "{", "é", "\0"]
+    [
+        "```",
+        "~~~",
+        "````",
+        "python",
+        "\n",
+        "\r\n",
+        " ",
+        "\t",
+        "x = 1",
+        "`",
+        "'''",
+        "{",
+        "é",
+        "\0",
+        "<think>",
+        "</think>",
+    ]
 )
 
 
@@ -99,7 +133,17 @@ def test_code_comes_out_as_it_went_in(lines):
         assert turn.code == code.rstrip() + "\n"
 
 
-@pytest.mark.parametrize("text", ["`" * 200_000, "~" * 200_000, " " * 200_000 + "```", "```\n" * 50_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "`" * 200_000,
+        "~" * 200_000,
+        " " * 200_000 + "```",
+        "```\n" * 50_000,
+        "<think>" * 50_000,
+        "</think>" * 50_000,
+    ],
+)
 def test_a_hostile_answer_costs_no_more_than_its_length(text):
     began = time.process_time()
 

@@ -1,0 +1,57 @@
+"""Subcall storms: many questions that are nearly the same, or one failure after the other. Counts; asks nobody."""
+
+import json
+import re
+from collections import defaultdict
+
+from rlm_worker.contracts import JsonObject
+from rlm_worker.errors import NotAsked
+
+_NOISE = re.compile(r"""[\s.,;:!?'"`…]+""")
+
+
+class SubcallStorm(NotAsked):
+    """A predict() that is not asked, because those before it led nowhere."""
+
+
+class StormWatch:
+    """What the predict() calls of one REPL look like as a whole, since the last storm."""
+
+    def __init__(self, *, similar: int, failing: int) -> None:
+        self._similar = similar
+        self._failing = failing
+        self._keys: defaultdict[str, set[str]] = defaultdict(set)
+        self._streak = 0
+        self.storm = ""
+
+    def count(self, key: str, inputs: JsonObject) -> None:
+        """Count a question, whether it is asked or answered from the record; equal ones count once."""
+        keys = self._keys[nearly(inputs)]
+        keys.add(key)
+        if len(keys) > self._similar:
+            self.storm = self.storm or f"{self._similar} predict() calls with nearly the same inputs"
+
+    def hear(self, *, ok: bool) -> None:
+        """Count an outcome."""
+        self._streak = 0 if ok else self._streak + 1
+        if self._streak >= self._failing:
+            self.storm = self.storm or f"{self._streak} predict() calls in a row failed"
+
+    def check(self) -> None:
+        """Refuse to ask while there is a storm."""
+        if self.storm:
+            raise SubcallStorm(f"not asked: {self.storm}, in this cell and those before it")
+
+    def take(self) -> str:
+        """The storm there was, if any; counting begins anew after one."""
+        storm = self.storm
+        if storm:
+            self._keys.clear()
+            self._streak = 0
+            self.storm = ""
+        return storm
+
+
+def nearly(inputs: JsonObject) -> str:
+    """Equal for inputs that differ in case, spaces and punctuation of sentences only."""
+    return _NOISE.sub(" ", json.dumps(inputs, ensure_ascii=False, sort_keys=True)).casefold()

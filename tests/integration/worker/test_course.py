@@ -1,0 +1,224 @@
+"""The course of a REPL through the real engine: circles are told and end, long conversations start anew."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from rlm_worker.contracts import Budget
+from rlm_worker.replay import verify_replay
+from tests.builders import a_spec
+from tests.engine import QUICK, attempt, run_job
+from tests.memory_gateway import MemoryGateway
+from tests.scripted_model import Fault, ScriptedModel, cells, in_turn
+
+SUBMIT = "SUBMIT(answer='done')"
+
+
+def prompts_of(model) -> list[str]:
+    """The last user message of every root turn."""
+    turns = [request for request in model.requests if "response_format" not in request]
+    return [request["messages"][-1]["content"] for request in turns]
+
+
+class TestNoProgress:
+    @pytest.mark.requirement("LESSON-30")
+    def test_the_model_is_told_before_equivalent_failing_cells_end_the_job(self):
+        with ScriptedModel(cells("1/0", "1 / 0  # once more", "\n1/0", "x = 1")) as model:
+            ran = run_job(a_spec(model=model.url))
+            prompts = prompts_of(model)
+
+        assert "No progress: 2 equivalent cells failed in the same way" in prompts[2]
+        assert (ran.result.status, ran.result.failure_class) == ("failed", "model_error")
+        assert ran.result.message.startswith("no progress (repeated_failures)")
+        steered, ended = ran.of("no_progress")
+        assert (steered.action, steered.iterations) == ("steered", (1, 2))
+        assert (ended.action, ended.iterations) == ("ended", (1, 2, 3))
+
+    def test_a_model_that_listens_goes_on(self):
+        with ScriptedModel(cells("1/0", "1/0", SUBMIT)) as model:
+            ran = run_job(a_spec(model=model.url))
+
+        assert ran.result.status == "succeeded"
+        assert [event.action for event in ran.of("no_progress")] == ["steered"]
+
+    def test_turns_without_a_cell_end_the_job_early(self):
+        with ScriptedModel(in_turn("I am thinking about it.")) as model:
+            ran = run_job(a_spec(model=model.url), settings=replace(QUICK, empty_turns=3))
+
+        assert ran.result.usage.iterations == 3
+        assert "no progress (empty_turns)" in ran.result.message
+
+    def test_the_same_observation_again_and_again_ends_the_job_early(self):
+        with ScriptedModel(cells(*(f"x{n} = {n}\nprint('same')" for n in range(20)))) as model:
+            ran = run_job(a_spec(model=model.url), settings=replace(QUICK, repeated_observations=4))
+
+        assert ran.result.usage.iterations == 4
+        assert "no progress (repeated_observations)" in ran.result.message
+
+    def test_the_draft_of_a_job_that_turns_in_a_circle_is_delivered(self):
+        with ScriptedModel(cells("DRAFT(answer='so far')", *["1/0"] * 9)) as model:
+            ran = run_job(a_spec(model=model.url))
+
+        assert (ran.result.status, ran.result.answered_by) == ("partial", "draft")
+        assert ran.output == {"answer": "so far"}
+
+    def test_a_storm_of_failing_subcalls_is_cut_off_in_its_cell_and_a_second_one_ends_the_job(self):
+        code = """
+failed = 0
+for n in range(200):
+    try:
+        predict("t -> label: Literal['x']", t=f"question {n} {failed}")
+    except SubcallError as error:
+        failed += 1
+        if "not asked" in str(error):
+            break
+print(failed, error if failed else "")
+"""
+        broken = cells(code, code + "\nagain = 1", otherwise=lambda request, n: Fault(400, "no"))
+        with ScriptedModel(broken) as model:
+            settings = replace(QUICK, failing_subcalls=6)
+            gateway = MemoryGateway(a_spec(model=model.url))
+            attempt(gateway, settings=settings)
+            asked = len([r for r in model.requests if "response_format" in r])
+            prompts = prompts_of(model)
+
+        assert asked <= 12 + 1
+        assert gateway.result is not None
+        assert "no progress (subcall_storm)" in gateway.result.message
+        assert "6 predict() calls in a row failed" in prompts[1]
+        findings = [event for event in (r.typed() for r in gateway.records) if event.kind == "no_progress"]
+        assert [event.action for event in findings] == ["steered", "ended"]
+        assert findings[1].iterations == (1, 2)
+
+    def test_a_batch_stops_asking_when_everything_fails(self):
+        code = """
+rows = predict_batch("t -> label: Literal['x']", [f"question {n}" for n in range(150)])
+SUBMIT(answer=str(sum(r.ok for r in rows)))
+"""
+        with ScriptedModel(cells(code, otherwise=lambda request, n: Fault(400, "no"))) as model:
+            ran = run_job(a_spec(model=model.url), settings=replace(QUICK, failing_subcalls=10))
+            asked = len(model.requests) - 1
+
+        assert ran.output == {"answer": "0"}
+        assert asked < 150
+        assert len(ran.of("subcall_finished")) == 150
+
+    def test_a_job_with_a_storm_replays_as_recorded(self):
+        code = """
+for n in range(40):
+    try:
+        predict("t -> label: Literal['x','y']", t="why" + "!" * n)
+    except SubcallError as error:
+        print(n, error)
+        break
+SUBMIT(answer='x')
+"""
+        with ScriptedModel(cells(code)) as model:
+            ran = run_job(a_spec(model=model.url), settings=replace(QUICK, similar_subcalls=5))
+            spec = ran.gateway.spec
+
+        assert "5 predict() calls with nearly the same inputs" in ran.of("cell_finished")[0].stdout
+        report = asyncio.run(verify_replay(spec, ran.gateway.records))
+        assert report.verified, report
+
+
+LOOK = "seen = {n}\nnote('discovery', 'found {n}')\nprint('x' * 3000 + '{n:03}')"
+
+
+class TestRollover:
+    SMALL = replace(QUICK, rollover_tokens=8_000)
+
+    def long_job(self, turns=12):
+        return cells(*(LOOK.format(n=n) for n in range(1, turns)), "SUBMIT(answer=str(seen))")
+
+    @pytest.mark.requirement("S2-FAQ-2")
+    def test_a_long_conversation_starts_anew_with_the_working_set_and_goes_on(self):
+        with ScriptedModel(self.long_job()) as model:
+            ran = run_job(a_spec(model=model.url), settings=self.SMALL)
+            requests = [request["messages"] for request in model.requests]
+
+        rolled = ran.of("rolled_over")
+        assert ran.output == {"answer": "11"}
+        assert len(rolled) >= 1
+        assert ran.result.usage.rollovers == len(rolled)
+        first = rolled[0]
+        fresh = requests[first.iteration - 1]
+        assert len(fresh) == 4
+        told = fresh[1]["content"]
+        assert "What is in the evidence?" in told
+        assert f"Turns 1 to {first.covers_to} are done" in told
+        assert "seen: int" in told
+        assert "discovery: found 1" in told
+        assert all(
+            f"\n{n}. Next step. → ok, printed 3,004 bytes" in told for n in range(1, first.covers_to + 1)
+        )
+        assert first.tokens_after < first.tokens_before
+        assert "x" * 2000 in fresh[3]["content"]
+
+    def test_nothing_is_told_from_an_earlier_brief(self):
+        with ScriptedModel(self.long_job(18)) as model:
+            ran = run_job(a_spec(model=model.url), settings=self.SMALL)
+
+        rolled = ran.of("rolled_over")
+        assert [event.number for event in rolled] == list(range(1, len(rolled) + 1))
+        assert len(rolled) >= 2
+        for event in rolled:
+            assert event.brief.count("starts anew") == 1
+            assert "\n1. Next step." in event.brief
+
+    def test_there_is_an_end_to_starting_anew(self):
+        with ScriptedModel(self.long_job(20)) as model:
+            settings = replace(self.SMALL, max_rollovers=1)
+            ran = run_job(a_spec(model=model.url, budget=Budget(max_iterations=40)), settings=settings)
+
+        assert len(ran.of("rolled_over")) == 1
+        assert ran.result.failure_class == "model_error"
+        assert "started anew 1 times" in ran.result.message
+
+    def test_a_job_that_started_anew_replays_as_recorded(self):
+        with ScriptedModel(self.long_job()) as model:
+            ran = run_job(a_spec(model=model.url), settings=self.SMALL)
+
+        assert asyncio.run(verify_replay(ran.gateway.spec, ran.gateway.records)).verified
+
+    def test_the_brief_is_in_the_record_before_the_turn_that_is_asked_with_it(self):
+        with ScriptedModel(self.long_job()) as model:
+            ran = run_job(a_spec(model=model.url), settings=self.SMALL)
+
+        events = ran.events
+        place = next(n for n, event in enumerate(events) if event.kind == "rolled_over")
+        asked = [
+            n
+            for n, e in enumerate(events)
+            if e.kind == "model_asked" and e.iteration == events[place].iteration
+        ]
+        assert asked[0] > place
+        assert events[place].trace_events <= place
+
+    def test_a_resumed_job_goes_on_in_the_conversation_it_had(self):
+        with ScriptedModel(self.long_job()) as model:
+            spec = a_spec(model=model.url)
+            whole = run_job(spec, settings=self.SMALL)
+            rolled = whole.of("rolled_over")[0]
+            before = [r["messages"] for r in model.requests]
+            # The record up to the question that was asked after the rollover, as a crash would leave it.
+            cut = next(
+                n
+                for n, e in enumerate(whole.events)
+                if e.kind == "model_asked" and e.iteration == rolled.iteration
+            )
+            gateway = MemoryGateway(spec)
+            gateway.records = whole.gateway.records[:cut]
+            model.requests.clear()
+            model.script = cells("SUBMIT(answer=str(seen))")
+            attempt(gateway, settings=self.SMALL)
+            resumed = model.requests[0]["messages"]
+
+        assert gateway.result is not None
+        assert gateway.result.structured_output == {"answer": str(rolled.iteration - 1)}
+        assert resumed[1]["content"].startswith(
+            before[rolled.iteration - 1][1]["content"].split("\n\n[turn")[0]
+        )
+        assert resumed[2] == before[rolled.iteration - 1][2]
+        assert len([r for r in gateway.records if r.kind == "rolled_over"]) == 1
