@@ -12,6 +12,7 @@ from rlm_worker.contracts import JobSpec, JsonObject, digest
 from rlm_worker.contracts.job import Dimension
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
+    ClockRead,
     DraftRecorded,
     HostCallFinished,
     ProposalMade,
@@ -103,6 +104,11 @@ class HostCalls:
                 asked = _asked(payload) if name == "network" else None
                 await self._record(at, name, payload_digest, told, error=str(refusal), request=asked)
             raise
+
+    def keep_clock(self, at: Execution, read: tuple[int, ...]) -> None:
+        """Record what a cell read from its clock, ahead of what it asks next."""
+        if at.live:
+            self._bench.writer.add_later(ClockRead(node=at.node, iteration=at.iteration, read=read))
 
     async def _record(
         self,

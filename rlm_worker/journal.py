@@ -14,6 +14,7 @@ from rlm_worker.contracts.trace import (
     CellRejected,
     ChildFinished,
     ChildStarted,
+    ClockRead,
     DraftRecorded,
     EvidenceSealed,
     HostCallFinished,
@@ -51,6 +52,8 @@ class Recorded:
     #: Refusals that follow from nothing else in the record, by name, digest and how often it was called before.
     refusals: dict[tuple[str, str, int], HostCallFinished] = field(default_factory=dict)
     steers: list[SteerObserved] = field(default_factory=list)
+    #: Times that the cell read, in the form in which its sandbox takes them again.
+    clock: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -172,6 +175,8 @@ class Journal:
             case SteerObserved():
                 self.steer_seen = max(self.steer_seen, event.steer_id)
                 self.nodes[event.node].at(event.iteration).steers.append(event)
+            case ClockRead():
+                self.nodes[event.node].at(event.iteration).clock.extend(event.read)
             case ArtifactsCollected():
                 self.collected = event
             case AttemptStarted():

@@ -126,6 +126,17 @@ def _submit_rejected(event: t.SubmitRejected) -> str:
     return "SUBMIT rejected: " + one_line("; ".join(event.errors), width=160)
 
 
+def _forked(event: t.Forked) -> str:
+    past = f"{event.iterations} iterations, {event.subcalls} subcalls inherited"
+    return f"forked from {event.source_job_id} at iteration {event.at}: {past}, not charged"
+
+
+def _question_answered(event: t.QuestionAnswered) -> str:
+    if not event.ok:
+        return f"question {event.ordinal} has no answer: {one_line(event.error)}"
+    return f"question {event.ordinal} answered by {one_line(event.by, width=40)}: {value_text(event.value)}"
+
+
 _SUMMARIES: dict[type[t.Event], Callable[[Any], str]] = {
     t.AttemptStarted: _attempt_started,
     t.SandboxOpened: lambda e: f"sandbox {e.backend} ({e.reason}): {', '.join(e.layers)}",
@@ -155,5 +166,9 @@ _SUMMARIES: dict[type[t.Event], Callable[[Any], str]] = {
     t.StopVerified: _stop_verified,
     t.Diverged: lambda e: f"DIVERGED at iteration {e.iteration}: {one_line(e.detail)}",
     t.ArtifactsCollected: _artifacts_collected,
+    t.ClockRead: lambda e: f"cell {e.iteration} read the clock {sum(e.read[1::2])} times",
+    t.Forked: _forked,
+    t.QuestionAsked: lambda e: f"question {e.ordinal} to a person: {one_line(e.question)}",
+    t.QuestionAnswered: _question_answered,
     t.AttemptEnded: _attempt_ended,
 }

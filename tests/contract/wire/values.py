@@ -176,7 +176,9 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         cpu_ms=12,
         memory_bytes=1_000,
         digest=C,
+        variables={"rows": "65abe9211b46", "gone": ""},
     ),
+    t.ClockRead(node="child.3", iteration=2, read=(1_700_000_000_000_000_000, 1, 512, 3)),
     t.SubcallStarted(
         **_CALL,
         key=A,
@@ -227,6 +229,24 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         skipped=("huge: it holds too many bytes",),
         skipped_total=3,
     ),
+    t.Forked(
+        source_job_id="job-0",
+        at=4,
+        source_events=31,
+        source_head=A,
+        inherited=29,
+        iterations=4,
+        subcalls=6,
+        input_tokens=101,
+        output_tokens=7,
+        cost_usd=Decimal("0.00045"),
+    ),
+    t.QuestionAsked(
+        **_CALL, key=A, question="Which year?", answer_schema={"type": "integer"}, until_ms=1_700_000_000_000
+    ),
+    t.QuestionAnswered(
+        **_CALL, key=A, ok=True, value=2024, by="ada", answered_ms=1_700_000_000_001, error="none"
+    ),
     t.AttemptEnded(
         attempt=2, status="failed", answered_by="nobody", failure_class="model_error", message="no route"
     ),
@@ -234,7 +254,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
 RECORDS = (
     t.link(EVENTS[0], seq=0, at_ms=1_700_000_000_000, prev=t.GENESIS),
     t.link(
-        EVENTS[9],
+        EVENTS[10],
         seq=1,
         at_ms=1_700_000_000_001,
         prev=t.link(EVENTS[0], seq=0, at_ms=1_700_000_000_000, prev=t.GENESIS).hash,

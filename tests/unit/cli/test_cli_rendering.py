@@ -81,13 +81,17 @@ def _least(variant: type[t.Event]) -> dict[str, object]:
         "layers": (),
         "errors": (),
         "ok": True,
+        "read": (1, 1),
+        "answer_schema": {},
     }
     found: dict[str, object] = {}
     for name, field in variant.model_fields.items():
         if not field.is_required():
             continue
         digests = {"key", "digest", "prompt_digest", "payload_digest", "content_digest", "expected", "got"}
+        digests |= {"source_head"}
         numbers = {"iteration", "ordinal", "attempt", "steer_id", "kill_ms", "stdout_bytes", "stderr_bytes"}
+        numbers |= {"at", "source_events", "inherited"}
         found[name] = golden.KEY if name in digests else 1 if name in numbers else stock.get(name, "x")
     return found
 
