@@ -16,7 +16,7 @@ from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.errors import InvalidRequest
 from controlplane.gateway import LocalGateway
-from controlplane.handlers import control, leases, queries, submit, verify
+from controlplane.handlers import control, leases, parking, queries, submit, verify
 from controlplane.ports import Desk, Rules
 from controlplane.views import JobView, ReceiptView, TaskView
 from controlplane.watchdogs import dispatcher, lease_reaper
@@ -71,6 +71,12 @@ class App:
     def resume(self, job_id: str, *, by: str = "operator") -> JobView:
         whole = queries.resolve(self.desk, job_id)
         control.resume(self.desk, whole, by=by)
+        return queries.job(self.desk, whole)
+
+    def unpark(self, job_id: str, *, by: str) -> JobView:
+        """Make a parked job ready, whatever it waits for; one that is not parked is left as it is."""
+        whole = queries.resolve(self.desk, job_id)
+        parking.unpark(self.desk, whole, by=by)
         return queries.job(self.desk, whole)
 
     def job(self, job_id: str) -> JobView:

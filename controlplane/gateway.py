@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from controlplane.errors import InvalidRequest, NotFound, OverBudget, Stale, Unavailable
-from controlplane.handlers import leases, recording, settling
+from controlplane.handlers import leases, parking, recording, settling
 from controlplane.ports import Desk
 from rlm_worker.contracts.gateway import (
     AwaitOrdersRequest,
@@ -15,6 +15,8 @@ from rlm_worker.contracts.gateway import (
     HoldRefused,
     LeaseLost,
     NotClaimed,
+    ParkAnswer,
+    ParkRequest,
     ReadTraceAnswer,
     ReadTraceRequest,
     RecordAnswer,
@@ -56,6 +58,10 @@ class LocalGateway:
     def settle(self, request: SettleRequest) -> SettleAnswer:
         with _refusals():
             return settling.settle(self._desk, request)
+
+    def park(self, request: ParkRequest) -> ParkAnswer:
+        with _refusals():
+            return parking.park(self._desk, request)
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from controlplane.domain.budget import Account, Amounts, Limits
-from controlplane.domain.job import JobState
+from controlplane.domain.budget import NOTHING, Account, Amounts, Limits
+from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
@@ -31,6 +31,8 @@ class JobRow:
     recorded_ms: int = 0
     #: Set aside at the tenant when the job was first claimed; None before that and after the settlement.
     tenant_hold: Amounts | None = None
+    #: Of what it spent: already settled at the tenant, because its hold ended before the job did.
+    tenant_settled: Amounts = NOTHING
     #: Why the last claim of a ready job was refused.
     refusal: str = ""
     trace_events: int = 0
@@ -108,6 +110,10 @@ class Jobs(Protocol):
         ...
 
     def mark_dispatched(self, job_id: str) -> None: ...
+
+    def waited_enough(self, *, jobs: frozenset[str] | None, limit: int) -> list[str]:
+        """Parked jobs whose time has come; with `jobs`, only those."""
+        ...
 
 
 class Tasks(Protocol):

@@ -13,6 +13,7 @@ JobStateName = Literal[
     "leased",
     "running",
     "held",
+    "parked",
     "stopping",
     "succeeded",
     "partial",
@@ -70,8 +71,10 @@ class JobView:
     stop: StopView | None = None
     result: JobResult | None = None
     receipt_id: str = ""
-    #: Why nobody could take up a job that is ready.
+    #: Why nobody could take up a job that is ready, or what a parked one waits for.
     waiting_for: str = ""
+    #: When a parked job becomes ready by itself.
+    not_before: datetime | None = None
 
     @property
     def is_terminal(self) -> bool:

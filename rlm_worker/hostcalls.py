@@ -10,9 +10,9 @@ import sandbox
 from rlm_worker.cells import network_of
 from rlm_worker.contracts import JobSpec, JsonObject, digest
 from rlm_worker.contracts.job import Dimension
+from rlm_worker.contracts.keeping import ClockRead
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
-    ClockRead,
     DraftRecorded,
     HostCallFinished,
     ProposalMade,

@@ -4,6 +4,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from rlm_worker.contracts import JsonObject
+from rlm_worker.contracts.keeping import ClockRead
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
     ArtifactsCollected,
@@ -14,7 +15,6 @@ from rlm_worker.contracts.trace import (
     CellRejected,
     ChildFinished,
     ChildStarted,
-    ClockRead,
     DraftRecorded,
     EvidenceSealed,
     HostCallFinished,

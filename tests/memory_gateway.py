@@ -14,6 +14,8 @@ from rlm_worker.contracts.gateway import (
     Lease,
     LeaseLost,
     NotClaimed,
+    ParkAnswer,
+    ParkRequest,
     ReadTraceAnswer,
     ReadTraceRequest,
     RecordAnswer,
@@ -25,13 +27,14 @@ from rlm_worker.contracts.gateway import (
     Steer,
 )
 from rlm_worker.contracts.trace import GENESIS, BrokenChain, check_link
+from rlm_worker.journal import Journal
 from rlm_worker.schemas import shape_of
 
-Guarded = RenewRequest | AwaitOrdersRequest | RecordRequest | ReadTraceRequest | SettleRequest
+Guarded = RenewRequest | AwaitOrdersRequest | RecordRequest | ReadTraceRequest | SettleRequest | ParkRequest
 
 
 class MemoryGateway:
-    """One job, no database. Orders are given by `order`; the lease is lost by `expire`."""
+    """One job, no database. Orders are given by `order`; the lease is lost by `expire`; `unpark` ends waiting."""
 
     def __init__(self, spec: JobSpec, *, ttl_ms: int = 15_000) -> None:
         self.spec = spec
@@ -43,6 +46,9 @@ class MemoryGateway:
         self._live = False
         self._until = 0.0
         self._desired: Desired = "run"
+        #: What the job is parked for, and every park so far.
+        self.parked: ParkRequest | None = None
+        self.parks: list[ParkRequest] = []
         self._steers: list[Steer] = []
         self._changed = threading.Condition()
 
@@ -61,6 +67,10 @@ class MemoryGateway:
             self._live = False
             self._changed.notify_all()
 
+    def unpark(self) -> None:
+        with self._changed:
+            self.parked = None
+
     def claim(self, request: ClaimRequest) -> Claimed | NotClaimed:
         with self._changed:
             return self._claim(request)
@@ -74,6 +84,8 @@ class MemoryGateway:
             return NotClaimed(reason="not_ready", detail="settled")
         if self._live:
             return NotClaimed(reason="leased")
+        if self.parked is not None:
+            return NotClaimed(reason="not_ready", detail="parked")
         if request.generation != 0:
             return NotClaimed(reason="stale_generation")
         if self._desired in ("stop", "kill"):
@@ -139,6 +151,27 @@ class MemoryGateway:
         self._check(request)
         page = self.records[request.after : request.after + request.limit]
         return ReadTraceAnswer(records=tuple(page), more=request.after + len(page) < len(self.records))
+
+    def park(self, request: ParkRequest) -> ParkAnswer:
+        with self._changed:
+            if self.parked is not None and request.fence == self._fence:
+                return ParkAnswer(parked=True)
+            self._check(request)
+            if self._desired != "run":
+                return ParkAnswer(parked=False)
+            self._refuse_open_holds()
+            self.parked = request
+            self.parks.append(request)
+            self._live = False
+            self._changed.notify_all()
+            return ParkAnswer(parked=True)
+
+    def _refuse_open_holds(self) -> None:
+        journal = Journal()
+        for record in self.records:
+            journal.fold(record.typed())
+        if journal.open:
+            raise ChainRefused(f"{len(journal.open)} calls are not settled")
 
     def settle(self, request: SettleRequest) -> SettleAnswer:
         with self._changed:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from controlplane.adapters import schema
 from controlplane.domain.budget import Account, Amounts, Limits
 from controlplane.domain.ids import Fence
-from controlplane.domain.job import JobState, Stop
+from controlplane.domain.job_state import JobState, Parked, Stop
 from controlplane.domain.lease import Lease
 from controlplane.ports import JobRow
 
@@ -88,12 +88,27 @@ def _stop_from_text(text: str | None) -> Stop | None:
     return Stop(**{**body, "survivors": tuple(body["survivors"])})
 
 
+def _parked_columns(parked: Parked | None) -> dict[str, Any]:
+    if parked is None:
+        return {"parked": None, "not_before_ms": None}
+    said = {"reason": parked.reason, "detail": parked.detail}
+    return {"parked": json.dumps(said), "not_before_ms": parked.not_before_ms}
+
+
+def _parked_from(found: sa.RowMapping) -> Parked | None:
+    if found["parked"] is None:
+        return None
+    return Parked(**json.loads(found["parked"]), not_before_ms=found["not_before_ms"])
+
+
 def _to_columns(row: JobRow) -> dict[str, Any]:
     columns = {name: getattr(row.state, name) for name in _STATE_COLUMNS}
     columns |= {name: getattr(row, name) for name in _ROW_COLUMNS}
     columns["stop"] = None if row.state.stop is None else json.dumps(asdict(row.state.stop))
     columns["account"] = account_to_text(row.account)
     columns["tenant_hold"] = None if row.tenant_hold is None else json.dumps(row.tenant_hold)
+    columns["tenant_settled"] = json.dumps(row.tenant_settled)
+    columns |= _parked_columns(row.state.parked)
     return columns
 
 
@@ -101,12 +116,14 @@ def _to_row(found: sa.RowMapping) -> JobRow:
     state = JobState(
         **{name: found[name] for name in _STATE_COLUMNS},
         stop=_stop_from_text(found["stop"]),
+        parked=_parked_from(found),
     )
     return JobRow(
         state=state,
         **{name: found[name] for name in _ROW_COLUMNS},
         account=account_from_text(found["account"]),
         tenant_hold=None if found["tenant_hold"] is None else Amounts(*json.loads(found["tenant_hold"])),
+        tenant_settled=Amounts(*json.loads(found["tenant_settled"] or "[]")),
     )
 
 
@@ -171,6 +188,17 @@ class SqlJobs:
         if jobs is not None:
             query = query.where(_JOB.c.job_id.in_(jobs))
         return [(found.job_id, found.generation) for found in self._connection.execute(query)]
+
+    def waited_enough(self, *, jobs: frozenset[str] | None, limit: int) -> list[str]:
+        query = (
+            sa.select(_JOB.c.job_id)
+            .where(_JOB.c.state == "parked", _JOB.c.not_before_ms <= self._now_ms)
+            .order_by(_JOB.c.not_before_ms)
+            .limit(limit)
+        )
+        if jobs is not None:
+            query = query.where(_JOB.c.job_id.in_(jobs))
+        return list(self._connection.execute(query).scalars())
 
     def mark_dispatched(self, job_id: str) -> None:
         self._connection.execute(

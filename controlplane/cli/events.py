@@ -7,7 +7,9 @@ from typing import Any
 from controlplane.cli.figures import count, duration, money
 from controlplane.cli.progress import cell_name
 from controlplane.cli.safe import clipped, one_line
+from rlm_worker.contracts import keeping, limits
 from rlm_worker.contracts import trace as t
+from rlm_worker.contracts.base import Event
 from rlm_worker.contracts.trace import TraceRecord
 
 _VALUE_WIDTH = 110
@@ -104,6 +106,11 @@ def _budget_exhausted(event: t.BudgetExhausted) -> str:
     return f"budget of {event.dimension} used up, {event.spent} of {event.limit}{detail}"
 
 
+def _parked(event: limits.Parked) -> str:
+    until = "" if event.not_before is None else f" until {event.not_before:%Y-%m-%d %H:%M:%S %Z}"
+    return f"parked{until} ({event.reason}): {one_line(event.detail)}"
+
+
 def _stop_verified(event: t.StopVerified) -> str:
     left = "none" if not event.survivors else ", ".join(map(str, event.survivors))
     return f"stop verified in {duration(event.kill_ms)}, survivors: {left}"
@@ -126,18 +133,18 @@ def _submit_rejected(event: t.SubmitRejected) -> str:
     return "SUBMIT rejected: " + one_line("; ".join(event.errors), width=160)
 
 
-def _forked(event: t.Forked) -> str:
+def _forked(event: keeping.Forked) -> str:
     past = f"{event.iterations} iterations, {event.subcalls} subcalls inherited"
     return f"forked from {event.source_job_id} at iteration {event.at}: {past}, not charged"
 
 
-def _question_answered(event: t.QuestionAnswered) -> str:
+def _question_answered(event: keeping.QuestionAnswered) -> str:
     if not event.ok:
         return f"question {event.ordinal} has no answer: {one_line(event.error)}"
     return f"question {event.ordinal} answered by {one_line(event.by, width=40)}: {value_text(event.value)}"
 
 
-_SUMMARIES: dict[type[t.Event], Callable[[Any], str]] = {
+_SUMMARIES: dict[type[Event], Callable[[Any], str]] = {
     t.AttemptStarted: _attempt_started,
     t.SandboxOpened: lambda e: f"sandbox {e.backend} ({e.reason}): {', '.join(e.layers)}",
     t.EvidenceSealed: _evidence_sealed,
@@ -166,9 +173,10 @@ _SUMMARIES: dict[type[t.Event], Callable[[Any], str]] = {
     t.StopVerified: _stop_verified,
     t.Diverged: lambda e: f"DIVERGED at iteration {e.iteration}: {one_line(e.detail)}",
     t.ArtifactsCollected: _artifacts_collected,
-    t.ClockRead: lambda e: f"cell {e.iteration} read the clock {sum(e.read[1::2])} times",
-    t.Forked: _forked,
-    t.QuestionAsked: lambda e: f"question {e.ordinal} to a person: {one_line(e.question)}",
-    t.QuestionAnswered: _question_answered,
+    keeping.ClockRead: lambda e: f"cell {e.iteration} read the clock {sum(e.read[1::2])} times",
+    keeping.Forked: _forked,
+    keeping.QuestionAsked: lambda e: f"question {e.ordinal} to a person: {one_line(e.question)}",
+    keeping.QuestionAnswered: _question_answered,
     t.AttemptEnded: _attempt_ended,
+    limits.Parked: _parked,
 }

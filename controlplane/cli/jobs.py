@@ -112,6 +112,9 @@ def show(job_id: str, *, as_json: bool, home: str | None) -> None:
             hint = f"Its worker is gone; go on with it: custody resume {view.job_id}"
         elif view.state == "queued":
             hint = "It waits for a worker of this home: custody worker"
+        elif view.state == "parked":
+            when = "" if view.not_before is None else f" until {moment(view.not_before)}"
+            hint = f"It is parked{when} and holds nothing; go on now: custody resume {view.job_id}"
         console.print(hint, markup=False, highlight=False)
 
 

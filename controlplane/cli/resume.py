@@ -55,7 +55,7 @@ def _report(app: App, seen: dict[str, str]) -> int:
     """Say what changed, and count the jobs that are not over."""
     open_jobs = 0
     for view in app.jobs(limit=200):
-        open_jobs += 0 if view.is_terminal or view.state == "held" else 1
+        open_jobs += 0 if view.is_terminal or view.state in ("held", "parked") else 1
         if seen.get(view.job_id, view.state if view.is_terminal else "") != view.state:
             click.echo(f"job {view.job_id}: {view.state}", err=True)
         seen[view.job_id] = view.state

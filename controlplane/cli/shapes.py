@@ -63,6 +63,7 @@ def job_document(view: JobView, *, whole: bool = False) -> JsonObject:
         "usage": view.usage.model_dump(mode="json"),
         "trace": {"events": view.trace_events, "head": view.trace_head},
         "waiting_for": view.waiting_for,
+        "not_before": moment(view.not_before),
         "lease": _lease(view.lease),
         "stop": stop_document(view.stop),
         "result": None if view.result is None else view.result.model_dump(mode="json"),

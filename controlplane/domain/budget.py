@@ -75,6 +75,21 @@ def limits_of(budget: Budget) -> Limits:
     )
 
 
+def left_of(limits: Limits, *, spent: Amounts) -> Limits:
+    """Limits less what was spent under them."""
+
+    def less(limit: int | None, used: int) -> int | None:
+        return None if limit is None else max(0, limit - used)
+
+    return Limits(
+        subcalls=less(limits.subcalls, spent.subcalls),
+        input_tokens=less(limits.input_tokens, spent.input_tokens),
+        output_tokens=less(limits.output_tokens, spent.output_tokens),
+        tokens=less(limits.tokens, spent.input_tokens + spent.output_tokens),
+        cost_nano_usd=less(limits.cost_nano_usd, spent.cost_nano_usd),
+    )
+
+
 def whole_job(limits: Limits, *, above: Limits) -> Amounts:
     """What a job can use at most, to be held at the account above it before the job starts."""
     most_in = _least(limits.input_tokens, limits.tokens) or 0

@@ -6,6 +6,7 @@ from typing import Literal
 from controlplane.domain.ids import Fence, JobId, StepId, TaskId, TenantId
 from rlm_worker.contracts import Budget, EvidenceRef, JsonObject
 from rlm_worker.contracts.job import ArtifactPolicy, Driver, NetworkPolicy, SandboxPolicy
+from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import FailureClass, Status
 
 Order = Literal["pause", "stop", "kill"]
@@ -124,6 +125,23 @@ class HandBack:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ParkJob:
+    """The holder lets go of a job that has to wait for something outside."""
+
+    fence: Fence
+    reason: ParkReason
+    detail: str = ""
+    not_before_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnparkJob:
+    """What a parked job waited for is there."""
+
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class OrderStop:
     order: Order
     by: str
@@ -169,7 +187,7 @@ class RejectLateWrite:
     """Keep, as evidence, that a stale fence tried to write."""
 
     fence: Fence
-    what: Literal["record", "settle"]
+    what: Literal["record", "settle", "park"]
 
 
 JobCommand = (
@@ -179,6 +197,8 @@ JobCommand = (
     | StartJob
     | LoseLease
     | HandBack
+    | ParkJob
+    | UnparkJob
     | OrderStop
     | ObserveStop
     | VerifyStop

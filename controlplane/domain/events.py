@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
+from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import FailureClass
 
 EndStatus = Literal["succeeded", "partial", "failed", "stopped", "quarantined"]
@@ -181,6 +182,26 @@ class JobHeld:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobParked:
+    """The holder let go of the job until something outside is so; nothing of it is held meanwhile."""
+
+    kind: ClassVar = "job_parked"
+    job_id: str
+    fence: int
+    reason: ParkReason
+    detail: str
+    not_before_ms: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobUnparked:
+    kind: ClassVar = "job_unparked"
+    job_id: str
+    by: str
+    generation: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobResumed:
     kind: ClassVar = "job_resumed"
     job_id: str
@@ -240,6 +261,8 @@ JobEvent = (
     | StopProved
     | StopUnproved
     | JobHeld
+    | JobParked
+    | JobUnparked
     | JobResumed
     | JobSteered
     | JobFinished

@@ -1,6 +1,6 @@
 """A job: what is wanted of it (desired), what it is (state), who may write for it (fence). Pure; knows no clock and no store."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 
 from controlplane.domain.commands import (
@@ -12,12 +12,14 @@ from controlplane.domain.commands import (
     ObserveStop,
     Order,
     OrderStop,
+    ParkJob,
     RejectLateWrite,
     ResumeJob,
     SettleJob,
     StartJob,
     SteerJob,
     SubmitJob,
+    UnparkJob,
     VerifyStop,
 )
 from controlplane.domain.events import (
@@ -25,12 +27,14 @@ from controlplane.domain.events import (
     JobFinished,
     JobHeld,
     JobLeased,
+    JobParked,
     JobQuarantined,
     JobRequeued,
     JobResumed,
     JobStarted,
     JobSteered,
     JobSubmitted,
+    JobUnparked,
     LateWriteRejected,
     LeaseEnded,
     LeaseReleased,
@@ -39,54 +43,11 @@ from controlplane.domain.events import (
     StopSeen,
     StopUnproved,
 )
+from controlplane.domain.job_state import JobState, Parked, Stop
 from controlplane.errors import FenceStale, InvalidRequest, VersionConflict
-from controlplane.views import TERMINAL, JobStateName
 from rlm_worker.contracts.gateway import Desired
 
 _STRENGTH: dict[Desired, int] = {"run": 0, "pause": 1, "stop": 2, "kill": 3}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stop:
-    """How far a stop has come. Each time is set once."""
-
-    order: Order
-    requested_ms: int
-    observed_ms: int | None = None
-    verified_ms: int | None = None
-    survivors: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobState:
-    job_id: str = ""
-    task_id: str = ""
-    step_id: str = ""
-    tenant_id: str = ""
-    max_attempts: int = 3
-    state: JobStateName = "queued"
-    desired: Desired = "run"
-    #: Why it is desired or, at the end, why it ended.
-    reason: str = ""
-    #: Grows each time the job becomes ready again; a wake-up of an older one is stale.
-    generation: int = 0
-    #: Leases granted.
-    attempts: int = 0
-    #: Leases that ended with their worker.
-    losses: int = 0
-    fence: int = 0
-    is_leased: bool = False
-    stop: Stop | None = None
-    settled_fence: int = 0
-    result_digest: str = ""
-
-    @property
-    def is_terminal(self) -> bool:
-        return self.state in TERMINAL
-
-    @property
-    def is_ready(self) -> bool:
-        return self.state == "queued" and self.desired == "run"
 
 
 def decide(state: JobState, command: JobCommand) -> list[JobEvent]:  # noqa: C901, PLR0911, PLR0912 - one line per command
@@ -105,6 +66,10 @@ def decide(state: JobState, command: JobCommand) -> list[JobEvent]:  # noqa: C90
             return _lose_lease(state, command)
         case HandBack():
             return _hand_back(state, command)
+        case ParkJob():
+            return _park(state, command)
+        case UnparkJob():
+            return _unpark(state, command)
         case OrderStop():
             return _order_stop(state, command)
         case ObserveStop():
@@ -197,6 +162,29 @@ def _hand_back(state: JobState, command: HandBack) -> list[JobEvent]:
     return [released, JobRequeued(job_id=state.job_id, generation=state.generation + 1)]
 
 
+def _park(state: JobState, command: ParkJob) -> list[JobEvent]:
+    """Asked again after a lost answer it is already so. A stop or a pause in force is stronger than waiting."""
+    if state.state == "parked" and command.fence == state.fence:
+        return []
+    _check_fence(state, command.fence)
+    if state.desired != "run":
+        return []
+    parked = JobParked(
+        job_id=state.job_id,
+        fence=command.fence,
+        reason=command.reason,
+        detail=command.detail,
+        not_before_ms=command.not_before_ms,
+    )
+    return [parked]
+
+
+def _unpark(state: JobState, command: UnparkJob) -> list[JobEvent]:
+    if state.state != "parked":
+        return []
+    return [JobUnparked(job_id=state.job_id, by=command.by, generation=state.generation + 1)]
+
+
 def _proof(state: JobState, *, at_ms: int, survivors: tuple[int, ...]) -> list[JobEvent]:
     """What can be said about a stop whose worker said nothing: a lease that ran out proves nothing about a process."""
     if state.stop is not None and state.stop.verified_ms is not None:
@@ -258,7 +246,7 @@ def _resume(state: JobState, command: ResumeJob) -> list[JobEvent]:
         )
     if state.desired in ("stop", "kill"):
         raise InvalidRequest(f"job {state.job_id} is being stopped: it cannot be resumed")
-    if state.state != "held":
+    if state.state not in ("held", "parked"):
         return []
     return [JobResumed(job_id=state.job_id, by=command.by, generation=state.generation + 1)]
 
@@ -292,15 +280,7 @@ def evolve(state: JobState, event: JobEvent) -> JobState:  # noqa: C901, PLR0911
     """Fold one event. Never fails, never decides."""
     match event:
         case JobSubmitted():
-            return replace(
-                state,
-                job_id=event.job_id,
-                task_id=event.task_id,
-                step_id=event.step_id,
-                tenant_id=event.tenant_id,
-                max_attempts=event.max_attempts,
-                generation=1,
-            )
+            return _submitted(state, event)
         case JobLeased():
             return replace(state, state="leased", is_leased=True, fence=event.fence, attempts=event.attempt)
         case JobStarted():
@@ -321,17 +301,21 @@ def evolve(state: JobState, event: JobEvent) -> JobState:  # noqa: C901, PLR0911
             return _with_stop(state, verified_ms=event.at_ms, survivors=event.survivors)
         case StopUnproved():
             return _with_stop(state, survivors=event.survivors)
+        case JobParked():
+            return replace(state, state="parked", is_leased=False, parked=_parked(event))
+        case JobUnparked():
+            return replace(state, state="queued", parked=None, generation=event.generation)
         case JobHeld():
-            return replace(state, state="held", is_leased=False)
+            return replace(state, state="held", is_leased=False, parked=None)
         case JobResumed():
-            return replace(
-                state, state="queued", desired="run", reason="", stop=None, generation=event.generation
-            )
+            ready = replace(state, state="queued", desired="run", generation=event.generation)
+            return replace(ready, reason="", stop=None, parked=None)
         case JobFinished():
             return replace(
                 state,
                 state=event.status,
                 is_leased=False,
+                parked=None,
                 settled_fence=event.fence,
                 result_digest=event.result_digest,
             )
@@ -339,6 +323,22 @@ def evolve(state: JobState, event: JobEvent) -> JobState:  # noqa: C901, PLR0911
             return state
         case _:
             assert_never(event)
+
+
+def _submitted(state: JobState, event: JobSubmitted) -> JobState:
+    return replace(
+        state,
+        job_id=event.job_id,
+        task_id=event.task_id,
+        step_id=event.step_id,
+        tenant_id=event.tenant_id,
+        max_attempts=event.max_attempts,
+        generation=1,
+    )
+
+
+def _parked(event: JobParked) -> Parked:
+    return Parked(reason=event.reason, detail=event.detail, not_before_ms=event.not_before_ms)
 
 
 def _stop_requested(state: JobState, event: StopRequested) -> JobState:

@@ -22,6 +22,8 @@ RECEIPTED = frozenset(
         "job_stop_verified",
         "job_stop_unverified",
         "job_resumed",
+        "job_parked",
+        "job_unparked",
         "job_steered",
         "late_write_rejected",
         "result_folded",

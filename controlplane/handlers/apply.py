@@ -97,7 +97,8 @@ def apply_job(
     task_row, _ = apply_task(tx, desk, row=task_row, events=events, actor=actor)
     tx.jobs.save(saved)
     if row.state.is_leased and not state.is_leased:
-        tx.leases.drop(state.job_id, outcome="handed_back", ended_ms=tx.now_ms)
+        outcome = "parked" if state.state == "parked" else "handed_back"
+        tx.leases.drop(state.job_id, outcome=outcome, ended_ms=tx.now_ms)
     if state.generation != row.state.generation:
         tx.outbox.add(state.job_id, generation=state.generation)
     return saved, task_row
@@ -141,7 +142,7 @@ def end_job(
         receipt_id=next((proof.receipt_id for proof in proofs if proof.link.kind == "result_folded"), ""),
         updated_ms=tx.now_ms,
     )
-    _settle_tenant(tx, row, spent=ended.account.spent)
+    settle_tenant(tx, row, spent=ended.account.spent)
     tx.jobs.save(ended)
     return ended
 
@@ -150,12 +151,13 @@ def tenant_budget(tenant_id: str) -> str:
     return f"tenant:{tenant_id}"
 
 
-def _settle_tenant(tx: Transaction, row: JobRow, *, spent: budget.Amounts) -> None:
-    """Turn the hold of the whole job into what it used."""
+def settle_tenant(tx: Transaction, row: JobRow, *, spent: budget.Amounts) -> None:
+    """Turn the hold of the whole job into what it used since the last time this was done."""
     if row.tenant_hold is None:
         return
     budget_id = tenant_budget(row.state.tenant_id)
     account = tx.budgets.get(budget_id)
+    spent = spent.minus(row.tenant_settled)
     tx.budgets.save(budget_id, budget.settle(account, held=row.tenant_hold, spent=spent))
     entries: list[LedgerEntry] = [
         LedgerEntry(budget_id=budget_id, job_id=row.state.job_id, kind="settle", amount=spent),

@@ -9,7 +9,7 @@ from controlplane.domain import budget, job
 from controlplane.domain.commands import ClaimJob, GiveUpJob, HandBack, LoseLease
 from controlplane.domain.events import JobLeased
 from controlplane.domain.ids import Fence
-from controlplane.domain.job import JobState
+from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease, extended, guard
 from controlplane.errors import OverBudget
 from controlplane.handlers.apply import (
@@ -77,7 +77,8 @@ def _give_up(tx: Transaction, desk: Desk, job_id: str, *, reason: str) -> None:
     """End a job that could wait for ever."""
     rows = load(tx, job_id)
     events = job.decide(rows[0].state, GiveUpJob(failure_class="budget_exhausted"))
-    message = f"it was never started: {reason}. Ask again with smaller limits, or have the tenant's raised"
+    begun = "goes no further" if rows[0].state.attempts else "was never started"
+    message = f"it {begun}: {reason}. Ask again with smaller limits, or have the tenant's raised"
     result = result_without_worker(
         tx, rows[0], status="failed", failure_class="budget_exhausted", message=message
     )
@@ -113,12 +114,13 @@ def _not_ready(state: JobState, *, generation: int) -> NotClaimed | None:
 
 
 def _hold_at_tenant(tx: Transaction, row: JobRow) -> JobRow:
-    """Set the job's limits aside once; a later attempt works under the same hold."""
+    """Set the job's limits aside once; a later attempt works under the same hold, after parking under what is left."""
     if row.tenant_hold is not None:
         return row
     budget_id = tenant_budget(row.state.tenant_id)
     account = tx.budgets.get(budget_id)
-    amount = budget.whole_job(row.account.limits, above=account.limits)
+    limits = budget.left_of(row.account.limits, spent=row.tenant_settled)
+    amount = budget.whole_job(limits, above=account.limits)
     tx.budgets.save(budget_id, budget.hold(account, amount))
     tx.budgets.enter(LedgerEntry(budget_id=budget_id, job_id=row.state.job_id, kind="hold", amount=amount))
     return replace(row, tenant_hold=amount)

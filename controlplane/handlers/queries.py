@@ -2,12 +2,15 @@
 
 from datetime import UTC, datetime
 
-from controlplane.domain.job import Stop
+from controlplane.domain.job_state import Parked, Stop
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers.apply import spec_of, usage_of
 from controlplane.ports import Desk, JobRow, ReceiptRow, Transaction
 from controlplane.views import JobView, LeaseView, ReceiptView, StopView, TaskView
 from rlm_worker.contracts import JobResult, TraceRecord
+from rlm_worker.contracts.limits import ParkReason
+
+_PARKED: dict[ParkReason, str] = {"rate_limited": "a rate limit to pass", "asked": "an answer"}
 
 
 def resolve(desk: Desk, name: str) -> str:
@@ -105,8 +108,20 @@ def _job_view(tx: Transaction, row: JobRow) -> JobView:
         stop=None if row.state.stop is None else _stop_view(row.state.stop),
         result=result,
         receipt_id=row.receipt_id,
-        waiting_for=row.refusal if row.state.is_ready else "",
+        waiting_for=_waiting_for(row),
+        not_before=_not_before(row.state.parked),
     )
+
+
+def _waiting_for(row: JobRow) -> str:
+    parked = row.state.parked
+    if parked is not None:
+        return _PARKED[parked.reason] + (f": {parked.detail}" if parked.detail else "")
+    return row.refusal if row.state.is_ready else ""
+
+
+def _not_before(parked: Parked | None) -> datetime | None:
+    return None if parked is None or parked.not_before_ms is None else _at(parked.not_before_ms)
 
 
 def _stop_view(stop: Stop) -> StopView:

@@ -19,7 +19,7 @@ from controlplane.domain.commands import (
 )
 from controlplane.domain.events import Event, TaskEvent
 from controlplane.domain.ids import JobId, StepId, TaskId, TenantId
-from controlplane.domain.job import JobState
+from controlplane.domain.job_state import JobState
 from controlplane.domain.task import TaskState
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers.apply import apply_task

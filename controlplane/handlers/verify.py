@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from controlplane.domain import job, receipts
 from controlplane.domain.events import JobEvent, from_json
-from controlplane.domain.job import JobState
+from controlplane.domain.job_state import JobState
 from controlplane.domain.receipts import Link
 from controlplane.errors import NotFound, Tampered
 from controlplane.ports import Desk, JobRow, Transaction

@@ -1,8 +1,9 @@
-"""Dispatcher: sends the wake-ups that wait in the outbox, and sends again what nobody took up."""
+"""Dispatcher: wakes parked jobs whose time has come, sends the wake-ups of the outbox, and again what nobody took up."""
 
 from collections.abc import Callable
 
 from controlplane.crashpoints import crash_here
+from controlplane.handlers import parking
 from controlplane.ports import Desk
 
 INTERVAL = 0.1
@@ -14,6 +15,7 @@ Send = Callable[[str, int], None]
 
 def run_once(desk: Desk, *, send: Send, only_jobs: frozenset[str] | None = None) -> int:
     """Relay once; return how many wake-ups were sent. A crash in between sends one twice, which is harmless."""
+    parking.unpark_due(desk, only_jobs=only_jobs)
     with desk.store.read() as tx:
         due = tx.outbox.due(jobs=only_jobs, limit=_BATCH)
         older_than_ms = tx.now_ms - desk.rules.resend_after_ms

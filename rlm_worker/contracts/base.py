@@ -21,6 +21,12 @@ class Contract(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
 
 
+class Event(Contract):
+    """One act in a trace. `node` names the REPL it belongs to: empty for the job's own, a child's id below an rlm_query."""
+
+    node: str = ""
+
+
 # Made once: building an encoder costs as much as encoding a small event.
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 

@@ -1,11 +1,12 @@
 """The worker's way back: claim, renew, record, settle. Every write names the fence of its lease."""
 
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol, Self
 
-from pydantic import Field
+from pydantic import AwareDatetime, Field, model_validator
 
 from rlm_worker.contracts.base import PROTOCOL_VERSION, Contract, Count, Name, Positive, Sha256
 from rlm_worker.contracts.job import JobSpec
+from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import JobResult
 from rlm_worker.contracts.trace import GENESIS, TraceRecord
 
@@ -111,6 +112,28 @@ class SettleAnswer(Contract):
     receipt_id: str = ""
 
 
+class ParkRequest(Contract):
+    """Let go of a job that has to wait. Every hold must be settled before; the trace is where it goes on."""
+
+    job_id: Name
+    fence: Positive
+    reason: ParkReason
+    detail: Annotated[str, Field(max_length=1_000)] = ""
+    #: When it becomes ready by itself; None means: only by a command.
+    not_before: AwareDatetime | None = None
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if self.reason == "rate_limited" and self.not_before is None:
+            raise ValueError("a job that waits for a rate limit must say until when")
+        return self
+
+
+class ParkAnswer(Contract):
+    #: False: a stop or a pause is in force, follow that order instead.
+    parked: bool
+
+
 class ReadTraceRequest(Contract):
     """A page of a job's trace, for resume."""
 
@@ -169,3 +192,5 @@ class Gateway(Protocol):
     def read_trace(self, request: ReadTraceRequest) -> ReadTraceAnswer: ...
 
     def settle(self, request: SettleRequest) -> SettleAnswer: ...
+
+    def park(self, request: ParkRequest) -> ParkAnswer: ...

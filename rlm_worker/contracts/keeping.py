@@ -1,49 +1,11 @@
-"""What every event of a trace is made of, and the events by which a job is kept: its clock, its past, its questions to people."""
+"""Trace events by which a job is kept: what its clock said, whose past it shares, what it asked of people."""
 
-from decimal import ROUND_CEILING, Decimal
-from typing import Annotated, Literal
+from decimal import Decimal
+from typing import Literal
 
-from pydantic import AfterValidator, JsonValue
+from pydantic import JsonValue
 
-from rlm_worker.contracts.base import Contract, Count, JsonObject, Name, Sha256
-
-GENESIS = "0" * 64
-
-_NANO = Decimal("1e-9")
-
-
-def _whole_nanos(cost: Decimal) -> Decimal:
-    """Rounded up, so that the worker and the control plane add up the same figures."""
-    rounded = cost.quantize(_NANO, rounding=ROUND_CEILING)
-    return cost if rounded == cost else rounded
-
-
-#: Dollars, in whole nano-dollars.
-Usd = Annotated[Decimal, AfterValidator(_whole_nanos)]
-
-
-class Hold(Contract):
-    """What a call may cost at most, set aside before it leaves."""
-
-    subcalls: Count = 0
-    input_tokens: Count = 0
-    output_tokens: Count = 0
-    cost_usd: Usd | None = Decimal(0)
-
-
-class Spend(Contract):
-    """What a call did cost."""
-
-    input_tokens: Count = 0
-    output_tokens: Count = 0
-    cached_input_tokens: Count = 0
-    cost_usd: Usd | None = Decimal(0)
-
-
-class Event(Contract):
-    """One act. `node` names the REPL it belongs to: empty for the job's own, a child's id below an rlm_query."""
-
-    node: str = ""
+from rlm_worker.contracts.base import Count, Event, JsonObject, Name, Sha256
 
 
 class ClockRead(Event):
@@ -70,7 +32,7 @@ class Forked(Event):
     subcalls: Count = 0
     input_tokens: Count = 0
     output_tokens: Count = 0
-    cost_usd: Usd | None = Decimal(0)
+    cost_usd: Decimal | None = Decimal(0)
 
 
 class QuestionAsked(Event):
@@ -98,3 +60,6 @@ class QuestionAnswered(Event):
     by: str = ""
     answered_ms: Count = 0
     error: str = ""
+
+
+KeptEvent = ClockRead | Forked | QuestionAsked | QuestionAnswered

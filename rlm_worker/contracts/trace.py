@@ -1,23 +1,48 @@
 """The trace: one event per act of a job, chained by hash, complete enough to run the job again without a model."""
-# ruff: noqa: PLC0414 - what events are made of is had from here
 
 import hashlib
+from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, JsonValue, TypeAdapter
+from pydantic import AfterValidator, Field, JsonValue, TypeAdapter
 
-from rlm_worker.contracts.base import Contract, Count, JsonObject, Name, Sha256, canonical
+from rlm_worker.contracts.base import Contract, Count, Event, JsonObject, Name, Sha256, canonical
 from rlm_worker.contracts.job import Dimension
-from rlm_worker.contracts.keeping import GENESIS as GENESIS
-from rlm_worker.contracts.keeping import ClockRead as ClockRead
-from rlm_worker.contracts.keeping import Event as Event
-from rlm_worker.contracts.keeping import Forked as Forked
-from rlm_worker.contracts.keeping import Hold as Hold
-from rlm_worker.contracts.keeping import QuestionAnswered as QuestionAnswered
-from rlm_worker.contracts.keeping import QuestionAsked as QuestionAsked
-from rlm_worker.contracts.keeping import Spend as Spend
-from rlm_worker.contracts.keeping import Usd as Usd
+from rlm_worker.contracts.keeping import KeptEvent
+from rlm_worker.contracts.limits import LimitEvent
 from rlm_worker.contracts.result import AnsweredBy, ArtifactRef, FailureClass, Proposal, Status
+
+GENESIS = "0" * 64
+
+_NANO = Decimal("1e-9")
+
+
+def _whole_nanos(cost: Decimal) -> Decimal:
+    """Rounded up, so that the worker and the control plane add up the same figures."""
+    rounded = cost.quantize(_NANO, rounding=ROUND_CEILING)
+    return cost if rounded == cost else rounded
+
+
+#: Dollars, in whole nano-dollars.
+Usd = Annotated[Decimal, AfterValidator(_whole_nanos)]
+
+
+class Hold(Contract):
+    """What a call may cost at most, set aside before it leaves."""
+
+    subcalls: Count = 0
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cost_usd: Usd | None = Decimal(0)
+
+
+class Spend(Contract):
+    """What a call did cost."""
+
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cached_input_tokens: Count = 0
+    cost_usd: Usd | None = Decimal(0)
 
 
 class AttemptStarted(Event):
@@ -290,7 +315,6 @@ TraceEvent = Annotated[
     | CellProposed
     | CellRejected
     | CellFinished
-    | ClockRead
     | SubcallStarted
     | SubcallFinished
     | SubcallLost
@@ -309,10 +333,9 @@ TraceEvent = Annotated[
     | StopVerified
     | Diverged
     | ArtifactsCollected
-    | Forked
-    | QuestionAsked
-    | QuestionAnswered
-    | AttemptEnded,
+    | AttemptEnded
+    | KeptEvent
+    | LimitEvent,
     Field(discriminator="kind"),
 ]
 

@@ -33,6 +33,9 @@ class InMemory:
     def take_lease_away(self) -> None:
         self.gateway.expire()
 
+    def unpark(self) -> None:
+        self.gateway.unpark()
+
 
 @dataclass
 class OnSqlite:
@@ -50,6 +53,9 @@ class OnSqlite:
 
     def steer(self, text: str) -> None:
         self.app.steer(self.job_id, text, by="tester")
+
+    def unpark(self) -> None:
+        self.app.unpark(self.job_id, by="tester")
 
     def take_lease_away(self) -> None:
         """Let it run out, and let the reaper find it."""

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -13,13 +14,23 @@ from rlm_worker.contracts.gateway import (
     ClaimRequest,
     LeaseLost,
     NotClaimed,
+    ParkAnswer,
+    ParkRequest,
     ReadTraceRequest,
     RecordRequest,
     RenewRequest,
     SettleRequest,
 )
 from rlm_worker.contracts.result import TraceRef
-from rlm_worker.contracts.trace import GENESIS, AttemptStarted, NoProgress, TraceRecord, link
+from rlm_worker.contracts.trace import (
+    GENESIS,
+    AttemptStarted,
+    Hold,
+    ModelAsked,
+    NoProgress,
+    TraceRecord,
+    link,
+)
 
 WORKER = "elsewhere/contract/1/1"
 
@@ -80,6 +91,71 @@ def result(job, claimed: Claimed, *, events: int = 0, head: str = GENESIS, **cha
 
 def settle(job, claimed: Claimed, said: JobResult):
     return job.gateway.settle(SettleRequest(job_id=job.job_id, fence=claimed.lease.fence, result=said))
+
+
+def park(job, claimed: Claimed, **changes) -> ParkAnswer:
+    given = {
+        "job_id": job.job_id,
+        "fence": claimed.lease.fence,
+        "reason": "rate_limited",
+        "detail": "slow down",
+        "not_before": datetime(2100, 1, 1, tzinfo=UTC),
+        **changes,
+    }
+    return job.gateway.park(ParkRequest(**given))
+
+
+class TestPark:
+    def test_a_parked_job_has_no_lease_and_is_not_claimed(self, job, claimed):
+        record(job, claimed, chain(2))
+
+        assert park(job, claimed).parked
+
+        with pytest.raises(LeaseLost):
+            renew(job, claimed)
+        refused = claim(job)
+        assert isinstance(refused, NotClaimed)
+        assert (refused.reason, refused.detail) == ("not_ready", "parked")
+
+    def test_an_unparked_job_goes_on_from_its_trace_under_a_higher_fence(self, job, claimed):
+        records = chain(3)
+        record(job, claimed, records)
+        park(job, claimed, reason="asked", not_before=None)
+        job.unpark()
+
+        again = claim(job)
+
+        assert isinstance(again, Claimed)
+        assert (again.lease.fence, again.lease.attempt) == (2, 2)
+        assert (again.trace_events, again.trace_head) == (3, records[-1].hash)
+
+    def test_a_park_that_is_sent_again_is_answered_the_same(self, job, claimed):
+        assert park(job, claimed) == park(job, claimed)
+
+    def test_a_stale_fence_cannot_park(self, job, claimed):
+        job.take_lease_away()
+        claim(job)
+
+        with pytest.raises(LeaseLost):
+            park(job, claimed)
+
+    def test_a_job_that_shall_stop_is_not_parked(self, job, claimed):
+        job.order("stop")
+
+        assert not park(job, claimed).parked
+        assert renew(job, claimed).desired == "stop"
+
+    def test_a_job_with_an_unsettled_call_is_not_parked(self, job, claimed):
+        first = chain(1)
+        asked = ModelAsked(iteration=1, ordinal=1, model="m", prompt_digest="a" * 64, hold=Hold())
+        record(job, claimed, [*first, link(asked, seq=1, at_ms=1, prev=first[-1].hash)])
+
+        with pytest.raises(ChainRefused):
+            park(job, claimed)
+
+    def test_a_wait_for_a_rate_limit_must_say_until_when(self):
+        with pytest.raises(ValueError, match="until when"):
+            ParkRequest(job_id="j", fence=1, reason="rate_limited")
 
 
 class TestClaim:

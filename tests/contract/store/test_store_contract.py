@@ -7,7 +7,7 @@ import pytest
 
 from controlplane.domain.budget import Account, Amounts, Limits
 from controlplane.domain.ids import Fence
-from controlplane.domain.job import JobState, Stop
+from controlplane.domain.job_state import JobState, Parked, Stop
 from controlplane.domain.lease import Lease
 from controlplane.domain.receipts import link as receipt_link
 from controlplane.domain.task import Step, TaskState
@@ -30,6 +30,7 @@ def a_job_row(job_id: str = "j", **fields) -> JobRow:
         tenant_id="local",
         generation=1,
         stop=Stop(order="kill", requested_ms=4, observed_ms=5, survivors=(1, 2)),
+        parked=Parked(reason="rate_limited", detail="slow", not_before_ms=9),
     )
     account = Account(
         limits=Limits(subcalls=3, tokens=9),
@@ -40,6 +41,7 @@ def a_job_row(job_id: str = "j", **fields) -> JobRow:
         iterations=2,
     )
     given = {"state": state, "spec_digest": "d" * 64, "account": account, "created_ms": 1, "updated_ms": 2}
+    given["tenant_settled"] = Amounts(1, 0, 2, 0)
     return JobRow(**{**given, **fields})
 
 

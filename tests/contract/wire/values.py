@@ -2,11 +2,13 @@
 
 import json
 import sys
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from rlm_worker.contracts import keeping, limits
 from rlm_worker.contracts import trace as t
 from rlm_worker.contracts.base import Contract
 from rlm_worker.contracts.gateway import (
@@ -15,6 +17,8 @@ from rlm_worker.contracts.gateway import (
     ClaimRequest,
     Lease,
     NotClaimed,
+    ParkAnswer,
+    ParkRequest,
     ReadTraceAnswer,
     ReadTraceRequest,
     RecordAnswer,
@@ -178,7 +182,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         digest=C,
         variables={"rows": "65abe9211b46", "gone": ""},
     ),
-    t.ClockRead(node="child.3", iteration=2, read=(1_700_000_000_000_000_000, 1, 512, 3)),
+    keeping.ClockRead(node="child.3", iteration=2, read=(1_700_000_000_000_000_000, 1, 512, 3)),
     t.SubcallStarted(
         **_CALL,
         key=A,
@@ -229,7 +233,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         skipped=("huge: it holds too many bytes",),
         skipped_total=3,
     ),
-    t.Forked(
+    keeping.Forked(
         source_job_id="job-0",
         at=4,
         source_events=31,
@@ -241,14 +245,20 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         output_tokens=7,
         cost_usd=Decimal("0.00045"),
     ),
-    t.QuestionAsked(
+    keeping.QuestionAsked(
         **_CALL, key=A, question="Which year?", answer_schema={"type": "integer"}, until_ms=1_700_000_000_000
     ),
-    t.QuestionAnswered(
+    keeping.QuestionAnswered(
         **_CALL, key=A, ok=True, value=2024, by="ada", answered_ms=1_700_000_000_001, error="none"
     ),
     t.AttemptEnded(
         attempt=2, status="failed", answered_by="nobody", failure_class="model_error", message="no route"
+    ),
+    limits.Parked(
+        node="child.3",
+        reason="rate_limited",
+        detail="m: too many requests",
+        not_before=datetime(2026, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC),
     ),
 )
 RECORDS = (
@@ -282,6 +292,14 @@ OTHERS: dict[str, Contract] = {
     "gateway.record_answer": RecordAnswer(events=2, head=RECORDS[1].hash),
     "gateway.settle_request": SettleRequest(job_id="job-1", fence=3, result=RESULT),
     "gateway.settle_answer": SettleAnswer(accepted=True, receipt_id="receipt-1"),
+    "gateway.park_request": ParkRequest(
+        job_id="job-1",
+        fence=3,
+        reason="rate_limited",
+        detail="m: too many requests",
+        not_before=datetime(2026, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC),
+    ),
+    "gateway.park_answer": ParkAnswer(parked=True),
     "gateway.read_trace_request": ReadTraceRequest(job_id="job-1", fence=3, after=10, limit=100),
     "gateway.read_trace_answer": ReadTraceAnswer(records=RECORDS, more=True),
     "gateway.await_orders_request": AwaitOrdersRequest(

@@ -15,16 +15,18 @@ from controlplane.domain.commands import (
     LoseLease,
     ObserveStop,
     OrderStop,
+    ParkJob,
     RejectLateWrite,
     ResumeJob,
     SettleJob,
     StartJob,
     SteerJob,
     SubmitJob,
+    UnparkJob,
     VerifyStop,
 )
 from controlplane.domain.events import JobFinished, JobQuarantined, from_json, to_json
-from controlplane.domain.job import JobState
+from controlplane.domain.job_state import JobState
 from controlplane.errors import FenceStale, InvalidRequest, VersionConflict
 
 SUBMIT = SubmitJob(job_id="j", task_id="t", step_id="s", tenant_id="local", spec_digest="d", max_attempts=3)
@@ -158,6 +160,54 @@ def test_an_ended_job_cannot_be_resumed_or_steered():
         job.decide(ended, SteerJob(steer_id=1, text="t", by="me"))
 
 
+def park(fence: int, reason: str = "rate_limited", not_before_ms: int | None = 50) -> ParkJob:
+    return ParkJob(fence=fence, reason=reason, detail="slow down", not_before_ms=not_before_ms)
+
+
+def test_a_parked_job_holds_no_lease_and_cannot_be_claimed_until_it_is_unparked():
+    parked = given(claim(), park(1))
+
+    assert (parked.state, parked.is_leased, parked.losses) == ("parked", False, 0)
+    assert parked.parked is not None
+    assert parked.parked.not_before_ms == 50
+    with pytest.raises(VersionConflict):
+        job.decide(parked, claim(1))
+
+    ready = reduce(job.evolve, job.decide(parked, UnparkJob(by="dispatcher")), parked)
+    assert (ready.is_ready, ready.parked, ready.generation) == (True, None, 2)
+
+
+def test_a_park_that_is_asked_for_again_after_its_answer_was_lost_changes_nothing():
+    assert job.decide(given(claim(), park(1)), park(1)) == []
+
+
+def test_a_stale_fence_cannot_park():
+    with pytest.raises(FenceStale):
+        job.decide(given(claim(), lost(1), claim(2)), park(1))
+
+
+@pytest.mark.parametrize("order", ["pause", "stop", "kill"])
+def test_an_order_in_force_is_stronger_than_waiting(order):
+    assert job.decide(given(claim(), stop(order)), park(1)) == []
+
+
+@pytest.mark.parametrize(("order", "ends"), [("stop", "stopped"), ("kill", "stopped"), ("pause", "held")])
+def test_an_order_reaches_a_parked_job_at_once(order, ends):
+    state = given(claim(), park(1), stop(order))
+
+    assert (state.state, state.parked) == (ends, None)
+    assert state.stop is not None
+    assert state.stop.verified_ms == 5
+
+
+def test_a_person_can_resume_a_parked_job():
+    assert given(claim(), park(1, "asked", None), ResumeJob(by="me")).is_ready
+
+
+def test_what_is_not_parked_is_not_unparked():
+    assert job.decide(given(claim()), UnparkJob(by="me")) == []
+
+
 class AnyOrder(RuleBasedStateMachine):
     """Commands in any order, with current and stale fences."""
 
@@ -203,6 +253,14 @@ class AnyOrder(RuleBasedStateMachine):
     def hands_back(self, fence):
         self.do(HandBack(fence=fence))
 
+    @rule(fence=fences, reason=st.sampled_from(["rate_limited", "asked"]))
+    def parks(self, fence, reason):
+        self.do(park(fence, reason))
+
+    @rule()
+    def unparks(self):
+        self.do(UnparkJob(by="dispatcher"))
+
     @rule(order=st.sampled_from(["pause", "stop", "kill"]))
     def orders(self, order):
         self.do(stop(order))
@@ -236,6 +294,10 @@ class AnyOrder(RuleBasedStateMachine):
     @invariant()
     def lease_and_state_agree(self):
         assert self.state.is_leased == (self.state.state in ("leased", "running", "stopping"))
+
+    @invariant()
+    def what_it_waits_for_is_known_exactly_while_it_is_parked(self):
+        assert (self.state.parked is not None) == (self.state.state == "parked")
 
     @invariant()
     def replay_from_json_gives_the_same_state(self):

@@ -1,0 +1,76 @@
+"""Parking: a job that waits for something outside holds nothing meanwhile, and becomes ready again by time or command."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from controlplane.domain import job
+from controlplane.domain.commands import ParkJob, RejectLateWrite, UnparkJob
+from controlplane.domain.ids import Fence
+from controlplane.domain.lease import guard
+from controlplane.errors import FenceStale, InvalidRequest
+from controlplane.handlers.apply import apply_job, load, settle_tenant
+from controlplane.handlers.recording import reject_late_write
+from controlplane.ports import Desk, JobRow, Transaction
+from rlm_worker.contracts.gateway import ParkAnswer, ParkRequest
+
+_BATCH = 100
+
+
+def park(desk: Desk, request: ParkRequest) -> ParkAnswer:
+    """Take the lease back and let the job wait. Asked again it is answered the same; a stop in force is not parked."""
+    try:
+        with desk.store.write() as tx:
+            answer = _park(tx, desk, request)
+    except FenceStale:
+        reject_late_write(desk, request.job_id, RejectLateWrite(fence=Fence(request.fence), what="park"))
+        raise
+    desk.store.announce()
+    return answer
+
+
+def _park(tx: Transaction, desk: Desk, request: ParkRequest) -> ParkAnswer:
+    row, task_row = load(tx, request.job_id)
+    command = ParkJob(
+        fence=Fence(request.fence),
+        reason=request.reason,
+        detail=request.detail,
+        not_before_ms=_ms(request.not_before),
+    )
+    events = job.decide(row.state, command)
+    if not events:
+        return ParkAnswer(parked=row.state.state == "parked")
+    lease = guard(tx.leases.get(request.job_id), fence=request.fence, now_ms=tx.now_ms)
+    apply_job(tx, desk, rows=(_let_go(tx, row), task_row), events=events, actor=lease.worker_id)
+    return ParkAnswer(parked=True)
+
+
+def _let_go(tx: Transaction, row: JobRow) -> JobRow:
+    """Settle with the tenant: a job that waits holds no budget."""
+    if row.account.open:
+        raise InvalidRequest(
+            f"job {row.state.job_id} has {len(row.account.open)} calls whose cost is not settled: "
+            "record their end before parking it"
+        )
+    settle_tenant(tx, row, spent=row.account.spent)
+    return replace(row, tenant_hold=None, tenant_settled=row.account.spent)
+
+
+def _ms(at: datetime | None) -> int | None:
+    return None if at is None else int(at.timestamp() * 1000)
+
+
+def unpark(desk: Desk, job_id: str, *, by: str) -> bool:
+    """Make a parked job ready; False when it is not parked any more."""
+    with desk.store.write() as tx:
+        rows = load(tx, job_id)
+        events = job.decide(rows[0].state, UnparkJob(by=by))
+        apply_job(tx, desk, rows=rows, events=events, actor=by)
+    desk.store.announce()
+    return bool(events)
+
+
+def unpark_due(desk: Desk, *, only_jobs: frozenset[str] | None = None) -> int:
+    """Make every job ready whose time has come; return how many."""
+    with desk.store.read() as tx:
+        due = tx.jobs.waited_enough(jobs=only_jobs, limit=_BATCH)
+    return sum(unpark(desk, job_id, by="dispatcher") for job_id in due)
