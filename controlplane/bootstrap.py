@@ -16,12 +16,12 @@ from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.errors import InvalidRequest
 from controlplane.gateway import LocalGateway
-from controlplane.handlers import control, leases, parking, queries, submit, verify
+from controlplane.handlers import control, forking, leases, parking, queries, submit, verify
 from controlplane.ports import Desk, Rules
 from controlplane.views import JobView, ReceiptView, TaskView
 from controlplane.watchdogs import dispatcher, lease_reaper
 from controlplane.watchdogs.loop import Loop
-from rlm_worker.contracts import EvidenceRef, TraceRecord
+from rlm_worker.contracts import Budget, EvidenceRef, TraceRecord
 from rlm_worker.contracts.gateway import JOBS_QUEUE
 
 if TYPE_CHECKING:
@@ -78,6 +78,14 @@ class App:
         whole = queries.resolve(self.desk, job_id)
         parking.unpark(self.desk, whole, by=by)
         return queries.job(self.desk, whole)
+
+    def fork(
+        self, job_id: str, *, at: int | None, by: str, steer: str = "", budget: Budget | None = None
+    ) -> JobView:
+        """A new job that shares another's first iterations."""
+        whole = queries.resolve(self.desk, job_id)
+        made = forking.fork(self.desk, whole, at=at, steer=steer, budget=budget, by=by)
+        return queries.job(self.desk, made)
 
     def job(self, job_id: str) -> JobView:
         return queries.job(self.desk, queries.resolve(self.desk, job_id))

@@ -47,7 +47,8 @@ def session_policy(spec: JobSpec, *, calls: frozenset[str]) -> sandbox.Policy:
         evidence=tuple(sandbox.Mount(source=ref.location, target=ref.name) for ref in spec.input_artifacts),
         calls=calls,
         limits=limits,
-        seed=int(digest([spec.job_id])[:8], 16),
+        # Shared cells must draw again what they drew.
+        seed=int(digest([spec.fork.seed_job_id if spec.fork else spec.job_id])[:8], 16),
         guest_paths=wanted.guest_paths,
         network=network_of(spec),
         artifacts=_artifact_limits(spec),

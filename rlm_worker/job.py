@@ -163,7 +163,7 @@ class Attempt:
         """Read what earlier attempts recorded; charge the calls whose outcome died with them."""
         await asyncio.to_thread(self._read_trace)
         iterations = sum(len(node.iterations) for node in self._journal.nodes.values())
-        self._meter.restore_iterations(iterations)
+        self._meter.restore_iterations(iterations - self._journal.inherited_iterations)
         lost = [_lost(open_) for open_ in self._journal.open.values()]
         for event in lost:
             self._meter.charge(event.ordinal)
@@ -185,8 +185,16 @@ class Attempt:
                 check_link(record, seq=seq, prev=head)
                 event = record.typed()
                 self._journal.fold(event)
-                self._meter.restore(event)
+                self._restore(event, seq)
                 seq, head = seq + 1, record.hash
+
+    def _restore(self, event: TraceEvent, seq: int) -> None:
+        """Count what earlier attempts spent, and nothing of a past that another job has paid for."""
+        inherited = self._journal.inherited_events
+        if seq > inherited or not inherited:
+            self._meter.restore(event)
+        elif seq == inherited:
+            self._journal.close_past()
 
     async def _against_orders(self) -> Ending | Stopped:
         """Run the REPL until it ends, a stop arrives, or the lease is lost: whichever is first."""

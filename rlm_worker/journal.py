@@ -4,7 +4,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
 from rlm_worker.contracts import JsonObject
-from rlm_worker.contracts.keeping import ClockRead
+from rlm_worker.contracts.keeping import ClockRead, Forked
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
     ArtifactsCollected,
@@ -88,6 +88,9 @@ class Journal:
         self.sealed: dict[str, EvidenceSealed] = {}
         self.collected: ArtifactsCollected | None = None
         self.attempts = 0
+        #: Iterations, and events after the first, that belong to the job whose past this one shares.
+        self.inherited_iterations = 0
+        self.inherited_events = 0
         self.next_ordinal = 1
         self.steer_seen = 0
         self.stdout_tail = ""
@@ -96,6 +99,11 @@ class Journal:
     def below(self, child_id: str) -> list[TraceEvent]:
         """What a child and its own children have recorded."""
         return [event for event in self._children if f"{event.node}.".startswith(f"{child_id}.")]
+
+    def close_past(self) -> None:
+        """The shared past is read: what it left open was its own job's to settle."""
+        self.open.clear()
+        self.inherited_iterations = sum(len(node.iterations) for node in self.nodes.values())
 
     def take_ordinal(self) -> int:
         """A number no other call of this job has."""
@@ -175,12 +183,19 @@ class Journal:
             case SteerObserved():
                 self.steer_seen = max(self.steer_seen, event.steer_id)
                 self.nodes[event.node].at(event.iteration).steers.append(event)
-            case ClockRead():
-                self.nodes[event.node].at(event.iteration).clock.extend(event.read)
             case ArtifactsCollected():
                 self.collected = event
             case AttemptStarted():
                 self.attempts = max(self.attempts, event.attempt)
+            case _:
+                self._fold_kept(event)
+
+    def _fold_kept(self, event: TraceEvent) -> None:
+        match event:
+            case ClockRead():
+                self.nodes[event.node].at(event.iteration).clock.extend(event.read)
+            case Forked():
+                self.inherited_events = event.inherited
             case _:
                 pass
 

@@ -26,6 +26,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "stop": ("orders", "stop", "Stop a job and wait until nothing of it is left."),
     "steer": ("orders", "steer", "Give a working job an instruction for its next iteration."),
     "resume": ("resume", "resume", "Go on with a job after a crash; paid subcalls are not paid again."),
+    "fork": ("fork", "fork", "Share a job's first iterations and go on another way."),
     "worker": ("resume", "worker", "Work on any ready job of this home."),
     "replay": ("replay", "replay", "Run a finished job again from its trace, without a model."),
     "models": ("models", "models", "List, pull and remove embedded models."),

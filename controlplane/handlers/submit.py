@@ -35,7 +35,7 @@ def submit(desk: Desk, request: JobRequest) -> str:
         spec = _spec(desk, request, known=known)
         if known is not None:
             return _same(known, spec)
-        _enter(tx, desk, spec, adds_step=request.task_id is not None)
+        enter(tx, desk, spec, adds_step=request.task_id is not None)
     desk.store.announce()
     crash_here("submit.after_commit")
     return spec.job_id
@@ -74,7 +74,8 @@ def _same(known: JobRow, spec: JobSpec) -> str:
     return spec.job_id
 
 
-def _enter(tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool) -> None:
+def enter(tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool = False) -> JobRow:
+    """Enter a job and its wake-up into the caller's transaction."""
     task_row = tx.tasks.get(spec.task_id)
     if task_row is None and adds_step:
         raise NotFound(f"there is no task {spec.task_id!r}: submit without --task to start a new one")
@@ -105,6 +106,7 @@ def _enter(tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool) -> No
     )
     tx.jobs.add(entered, spec=spec.model_dump_json())
     tx.outbox.add(spec.job_id, generation=entered.state.generation)
+    return entered
 
 
 def _plan(state: TaskState, spec: JobSpec) -> list[TaskEvent]:

@@ -34,6 +34,7 @@ from rlm_worker.contracts.job import (
     ArtifactPolicy,
     Budget,
     EvidenceRef,
+    ForkPoint,
     JobSpec,
     ModelDriver,
     NetworkPolicy,
@@ -110,6 +111,7 @@ SPEC = JobSpec(
     driver=ModelDriver(model="openai:gpt-x"),
     sub_model="embedded:qwen",
     labels={"team": "audit"},
+    fork=ForkPoint(job_id="job-0", at=4, seed_job_id="job-0"),
 )
 
 RESULT = JobResult(

@@ -285,6 +285,8 @@ def test_the_json_of_a_job_is_stable():
         "stop",
         "result",
         "receipt_id",
+        "forked_from",
+        "forks",
         "exit_code",
         "spec",
     ]
