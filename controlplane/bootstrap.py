@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -16,12 +16,12 @@ from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.errors import InvalidRequest
 from controlplane.gateway import LocalGateway
-from controlplane.handlers import control, forking, leases, parking, queries, submit, verify
+from controlplane.handlers import control, forking, importing, leases, parking, queries, submit, verify
 from controlplane.ports import Desk, Rules
 from controlplane.views import JobView, ReceiptView, TaskView
 from controlplane.watchdogs import dispatcher, lease_reaper
 from controlplane.watchdogs.loop import Loop
-from rlm_worker.contracts import Budget, EvidenceRef, TraceRecord
+from rlm_worker.contracts import Budget, EvidenceRef, JobResult, JobSpec, TraceRecord
 from rlm_worker.contracts.gateway import JOBS_QUEUE
 
 if TYPE_CHECKING:
@@ -86,6 +86,12 @@ class App:
         whole = queries.resolve(self.desk, job_id)
         made = forking.fork(self.desk, whole, at=at, steer=steer, budget=budget, by=by)
         return queries.job(self.desk, made)
+
+    def import_job(
+        self, spec: JobSpec, result: JobResult, records: Iterable[TraceRecord], *, by: str
+    ) -> bool:
+        """Enter a job that ended in another home; False when it is here already."""
+        return importing.import_job(self.desk, spec, result, records, by=by)
 
     def job(self, job_id: str) -> JobView:
         return queries.job(self.desk, queries.resolve(self.desk, job_id))

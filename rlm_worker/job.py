@@ -14,7 +14,7 @@ from typing import Any, Literal
 import sandbox
 from rlm_worker.artifacts import uncollected
 from rlm_worker.config import WorkerSettings
-from rlm_worker.contracts import EvidenceRef, JobResult, JobSpec
+from rlm_worker.contracts import EvidenceRef, JobResult, JobSpec, digest
 from rlm_worker.contracts.gateway import (
     Claimed,
     Gateway,
@@ -172,6 +172,7 @@ class Attempt:
             worker_id=self._parts.worker_id,
             resumed_iterations=iterations,
             versions=_versions(),
+            spec_digest=digest(self._spec.model_dump(mode="json")),
         )
         await self._writer.write(started, *lost)
 

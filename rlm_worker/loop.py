@@ -11,12 +11,12 @@ from rlm_worker.comparing import difference
 from rlm_worker.contracts import JobSpec, JsonObject
 from rlm_worker.contracts.gateway import Steer
 from rlm_worker.contracts.job import RecordingDriver as RecordingDriverSpec
+from rlm_worker.contracts.keeping import Diverged
 from rlm_worker.contracts.trace import (
     BudgetExhausted,
     CellFinished,
     CellProposed,
     CellRejected,
-    Diverged,
     NoProgress,
     SandboxOpened,
     SteerObserved,

@@ -171,7 +171,7 @@ _SUMMARIES: dict[type[Event], Callable[[Any], str]] = {
     t.SteerObserved: lambda e: f"steer {e.steer_id} observed: {one_line(e.text)}",
     t.StopObserved: lambda e: f"{e.order} observed{': ' + one_line(e.detail) if e.detail else ''}",
     t.StopVerified: _stop_verified,
-    t.Diverged: lambda e: f"DIVERGED at iteration {e.iteration}: {one_line(e.detail)}",
+    keeping.Diverged: lambda e: f"DIVERGED at iteration {e.iteration}: {one_line(e.detail)}",
     t.ArtifactsCollected: _artifacts_collected,
     keeping.ClockRead: lambda e: f"cell {e.iteration} read the clock {sum(e.read[1::2])} times",
     keeping.Forked: _forked,

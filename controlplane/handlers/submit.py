@@ -74,8 +74,10 @@ def _same(known: JobRow, spec: JobSpec) -> str:
     return spec.job_id
 
 
-def enter(tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool = False) -> JobRow:
-    """Enter a job and its wake-up into the caller's transaction."""
+def enter(
+    tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool = False, is_ready: bool = True
+) -> JobRow:
+    """Enter a job into the caller's transaction, with its wake-up when it is to be worked on."""
     task_row = tx.tasks.get(spec.task_id)
     if task_row is None and adds_step:
         raise NotFound(f"there is no task {spec.task_id!r}: submit without --task to start a new one")
@@ -105,7 +107,8 @@ def enter(tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool = False
         updated_ms=tx.now_ms,
     )
     tx.jobs.add(entered, spec=spec.model_dump_json())
-    tx.outbox.add(spec.job_id, generation=entered.state.generation)
+    if is_ready:
+        tx.outbox.add(spec.job_id, generation=entered.state.generation)
     return entered
 
 

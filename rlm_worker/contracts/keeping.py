@@ -16,6 +16,16 @@ class ClockRead(Event):
     read: tuple[Count, ...]
 
 
+class Diverged(Event):
+    """A re-executed cell did not do what the record says."""
+
+    kind: Literal["diverged"] = "diverged"
+    iteration: Count
+    expected: Sha256
+    got: Sha256
+    detail: str = ""
+
+
 class Forked(Event):
     """The first event of a fork: whose past it shares, and up to where. As many events as `inherited` says follow, copied."""
 
@@ -62,4 +72,4 @@ class QuestionAnswered(Event):
     error: str = ""
 
 
-KeptEvent = ClockRead | Forked | QuestionAsked | QuestionAnswered
+KeptEvent = ClockRead | Diverged | Forked | QuestionAsked | QuestionAnswered

@@ -52,6 +52,8 @@ class AttemptStarted(Event):
     #: Iterations taken over from the journal of earlier attempts.
     resumed_iterations: Count = 0
     versions: dict[str, str] = Field(default_factory=dict)
+    #: Of the spec that the attempt works on: the chain holds what was asked, too.
+    spec_digest: str = ""
 
 
 class SandboxOpened(Event):
@@ -278,16 +280,6 @@ class StopVerified(Event):
     survivors: tuple[int, ...] = ()
 
 
-class Diverged(Event):
-    """A re-executed cell did not do what the record says."""
-
-    kind: Literal["diverged"] = "diverged"
-    iteration: Count
-    expected: Sha256
-    got: Sha256
-    detail: str = ""
-
-
 class ArtifactsCollected(Event):
     """What the job left in its workspace and was asked for; the first of what was left out, with the reason."""
 
@@ -331,7 +323,6 @@ TraceEvent = Annotated[
     | SteerObserved
     | StopObserved
     | StopVerified
-    | Diverged
     | ArtifactsCollected
     | AttemptEnded
     | KeptEvent

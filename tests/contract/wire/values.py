@@ -157,7 +157,9 @@ RESULT = JobResult(
 
 _CALL = {"node": "child.3", "iteration": 2, "ordinal": 7}
 EVENTS: tuple[t.TraceEvent, ...] = (
-    t.AttemptStarted(attempt=2, worker_id="w1", resumed_iterations=3, versions={"custody": "0.1.0"}),
+    t.AttemptStarted(
+        attempt=2, worker_id="w1", resumed_iterations=3, versions={"custody": "0.1.0"}, spec_digest=A
+    ),
     t.SandboxOpened(backend="namespaces", layers=("pid-ns", "seccomp"), reason="resume"),
     t.EvidenceSealed(name="src", content_digest=A, changed=True),
     t.ModelAsked(**_CALL, model="openai:gpt-x", prompt_digest=B, hold=HOLD),
@@ -229,7 +231,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
     t.SteerObserved(iteration=2, steer_id=4, text="only 2024"),
     t.StopObserved(order="kill", detail="enough"),
     t.StopVerified(kill_ms=18, survivors=(12,)),
-    t.Diverged(iteration=2, expected=A, got=B, detail="stdout differs"),
+    keeping.Diverged(iteration=2, expected=A, got=B, detail="stdout differs"),
     t.ArtifactsCollected(
         artifacts=(ArtifactRef(path="out/a.csv", digest=A, size_bytes=7),),
         skipped=("huge: it holds too many bytes",),

@@ -28,7 +28,7 @@ def finished_job(custody, model) -> str:
     return done.document["job_id"]
 
 
-@pytest.mark.requirement("S3X-RLM-19")
+@pytest.mark.requirement("LESSON-15")
 def test_a_fork_shares_the_past_asks_nothing_of_it_again_and_is_charged_only_for_its_own(custody):
     with ScriptedModel(cells(*CELLS)) as model:
         source = finished_job(custody, model)
@@ -47,7 +47,6 @@ def test_a_fork_shares_the_past_asks_nothing_of_it_again_and_is_charged_only_for
     assert fork["result"]["proposals"] == []
 
 
-@pytest.mark.requirement("S3X-RLM-19")
 def test_a_fork_is_linked_in_both_directions_and_its_chain_names_the_head_it_begins_from(custody):
     with ScriptedModel(cells(*CELLS)) as model:
         source = finished_job(custody, model)

@@ -37,7 +37,7 @@ def replay(gateway: MemoryGateway):
     return asyncio.run(verify_replay(gateway.spec, gateway.records))
 
 
-@pytest.mark.requirement("S1-RESUME-2", "S3X-RLM-19")
+@pytest.mark.requirement("CARD-21", "S3-FIVE-5")
 @pytest.mark.parametrize("language", ["open", "strict"])
 def test_a_job_that_prints_times_and_random_ids_replays_to_the_same(language):
     source = EVERY_SOURCE
@@ -112,7 +112,6 @@ def test_a_time_that_a_question_holds_is_recorded_before_the_question_is_answere
     assert replay(again).verified
 
 
-@pytest.mark.requirement("S1-RESUME-2")
 def test_a_variable_that_comes_out_otherwise_is_named_with_its_cell():
     """What a job reads from outside its record, here the kernel's own random numbers, is a finding."""
     ran = run_job(
