@@ -275,6 +275,7 @@ class Attempt:
             )
         crash_here("settle.before")
         await self._deliver(redact(result))
+        crash_here("settle.after")
         return result
 
     async def _close_holds(self) -> list[SubcallLost | ModelAnswered]:

@@ -45,6 +45,7 @@ class RootModel:
         recorded = self._bench.journal.nodes[self._node].at(iteration).asked
         if recorded is not None:
             return recorded.text
+        crash_here("turn.before_hold")
         ordinal, hold = await self._hold(iteration, messages)
         try:
             completion = await self._complete(messages)
@@ -65,6 +66,7 @@ class RootModel:
             cached_input_tokens=completion.usage.cached_input_tokens,
             cost_usd=completion.cost_usd,
         )
+        crash_here("turn.before_record")
         await self._answered(iteration, ordinal, spend=spend, text=completion.text)
         crash_here("turn.after_answer")
         return completion.text

@@ -124,6 +124,7 @@ class Subcalls:
             return await asyncio.shield(shared)
         with self._under_way([call]):
             async with self._bench.limiter:
+                crash_here("subcall.before_hold")
                 pending = self._hold(call, self._model(call))
                 await self._bench.writer.write(_started(at, pending))
                 finished = await self._ask(at, pending)
