@@ -120,7 +120,7 @@ class RootModel:
 
     async def _hold(self, iteration: int, messages: Sequence[Message]) -> tuple[int, Hold]:
         try:
-            model = self._bench.models.get(self._name)
+            model = self._bench.model(self._name)
         except ModelError as error:
             raise JobFailed("model_error", str(error)) from error
         guess = model.estimate(messages, max_output_tokens=self._bench.settings.turn_output_tokens)

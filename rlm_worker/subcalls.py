@@ -202,7 +202,7 @@ class Subcalls:
 
     def _model(self, call: Call) -> Model:
         try:
-            return self._bench.models.get(call.model)
+            return self._bench.model(call.model)
         except ModelError as error:
             raise NotAsked(str(error)) from error
 

@@ -73,6 +73,7 @@ def _least(variant: type[Event]) -> dict[str, object]:
         "dimension": "tokens",
         "order": "stop",
         "reason": "rate_limited",
+        "source": "free",
         "status": "failed",
         "answered_by": "nobody",
         "failure_class": "model_error",
