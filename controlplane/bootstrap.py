@@ -50,6 +50,7 @@ class App:
             new_id=new_id,
             is_gone=processes.is_gone,
             pid_of=processes.pid_of,
+            is_priced=_is_priced,
         )
 
     def stage(self, paths: Sequence[Path]) -> tuple[EvidenceRef, ...]:
@@ -123,6 +124,13 @@ class App:
 
     def close(self) -> None:
         self.store.close()
+
+
+def _is_priced(model: str) -> bool:
+    from rlm_worker.models import is_priced  # noqa: PLC0415
+    from rlm_worker.models.settings import ModelSettings  # noqa: PLC0415
+
+    return is_priced(model, settings=ModelSettings.from_env())
 
 
 def _rules(settings: Settings) -> Rules:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import JsonObject
 from rlm_worker.models import Completion, Message, Model, connect
-from rlm_worker.models.errors import ModelError, RateLimited
+from rlm_worker.models.errors import ChangeTheSetup, ModelError, RateLimited
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,8 @@ class Models:
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
         self._open: dict[str, Model] = {}
+        #: By name: what a person must change before this model can be asked at all.
+        self._broken: dict[str, ChangeTheSetup] = {}
 
     def get(self, name: str) -> Model:
         """The model of this name, connected once."""
@@ -41,7 +43,9 @@ class Models:
         max_output_tokens: int,
         seconds: float,
     ) -> Asked:
-        """One answer. Waits out rate limits and overloads as far as the time allows."""
+        """One answer. Waits out short rate limits and overloads as far as the time allows."""
+        if (broken := self._broken.get(model.name)) is not None:
+            raise broken
         now = asyncio.get_running_loop().time
         deadline = now() + seconds
         for requests in range(1, self._settings.retries + 2):
@@ -52,6 +56,9 @@ class Models:
                     max_output_tokens=max_output_tokens,
                     timeout_seconds=max(0.01, min(deadline - now(), self._settings.model_timeout_seconds)),
                 )
+            except ChangeTheSetup as error:
+                self._broken[model.name] = error
+                raise
             except ModelError as error:
                 pause = self._pause(error, requests)
                 if pause is None or now() + pause >= deadline:
@@ -66,7 +73,8 @@ class Models:
         if not error.may_retry or error.may_have_spent or requests > self._settings.retries:
             return None
         if isinstance(error, RateLimited) and error.retry_after_seconds is not None:
-            return error.retry_after_seconds
+            wait = error.retry_after_seconds
+            return wait if wait <= self._settings.park_after_seconds else None
         return self._settings.retry_seconds * float(2 ** (requests - 1)) * random.uniform(0.75, 1.25)  # noqa: S311
 
     async def close(self) -> None:

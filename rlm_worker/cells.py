@@ -10,7 +10,7 @@ from pydantic import JsonValue
 import sandbox
 from rlm_worker.contracts import JobSpec, JsonObject, digest
 from rlm_worker.contracts.trace import CellFinished
-from rlm_worker.errors import CallRefused, LostAuthority
+from rlm_worker.errors import CallRefused, LostAuthority, MustPark
 from rlm_worker.execution import Execution
 
 log = logging.getLogger(__name__)
@@ -121,6 +121,8 @@ async def _serve(
         pass  # the cell's own ending says why
     except LostAuthority:
         await session.kill()  # nothing may go on without a record
+    except MustPark:
+        await session.kill()  # the cell runs again, from the record, when the wait is over
     except Exception:  # a defect in a host call must not leave its cell waiting for ever
         log.exception("host_call_failed", extra={"call": call.name, "iteration": at.iteration})
         await session.refuse(call.call_id, error="HostCallError", message=f"{call.name} failed on the host")

@@ -9,8 +9,8 @@ from rlm_worker.contracts import Budget, JobSpec, JsonObject, digest
 from rlm_worker.contracts.job import ModelDriver
 from rlm_worker.contracts.trace import ChildFinished, ChildStarted
 from rlm_worker.crashpoints import crash_here
-from rlm_worker.endings import Ending, Exhausted, Submitted
-from rlm_worker.errors import BadCall, SubcallFailed
+from rlm_worker.endings import Ending, Exhausted, Submitted, Waits
+from rlm_worker.errors import BadCall, MustPark, SubcallFailed
 from rlm_worker.execution import Execution
 from rlm_worker.meter import Meter
 from rlm_worker.workbench import Workbench
@@ -68,6 +68,8 @@ class Children:
         crash_here("child.after_start")
         spec = self._child_spec(begun, schema, payload)
         ending = await self._run(spec, begun.child_id, self._child_meter(begun, spec.budget))
+        if isinstance(ending, Waits):
+            raise MustPark(ending.reason, ending.detail, not_before=ending.not_before)
         finished = _finished(begun, ending)
         crash_here("child.before_record")
         await self._bench.writer.write(finished)
@@ -102,7 +104,12 @@ class Children:
 
     def _child_meter(self, begun: ChildStarted, budget: Budget) -> Meter:
         """The child's own count, with what it had used before a crash."""
-        meter = Meter(budget, parent=self._meter, has_closing_turn=True)
+        meter = Meter(
+            budget,
+            parent=self._meter,
+            has_closing_turn=True,
+            closing_seconds=self._bench.settings.closing_seconds,
+        )
         for event in self._bench.journal.below(begun.child_id):
             meter.restore(event)
         meter.restore_iterations(len(self._bench.journal.nodes[begun.child_id].iterations))

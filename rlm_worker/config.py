@@ -17,8 +17,16 @@ class WorkerSettings:
     #: Times a request is sent again after a rate limit, overload or broken connection.
     retries: int = 3
     retry_seconds: float = 0.5
+    #: Rate limits that last longer are not waited out by a worker: the job is parked.
+    park_after_seconds: float = 20.0
+    #: Times in a row, without one answer in between, that a job is parked for a rate limit.
+    parks_in_a_row: int = 12
     model_timeout_seconds: float = 300.0
     turn_output_tokens: int = 4_096
+    #: Least wall time that is kept for the closing turn of a model.
+    closing_seconds: float = 10.0
+    #: Time that a stopped job has for a last SUBMIT; a kill gives none.
+    stop_grace_seconds: float = 5.0
     #: Characters of a cell's output that the next prompt shows, head and tail together.
     observation_chars: int = 10_000
     #: Identical failing cells in a row that count as no progress.

@@ -7,11 +7,16 @@ WorkerError
 │  ├─ SubcallFailed     … the model gave no answer, or none that fits the type
 │  │  └─ NotAsked       … … it could not even be asked: nothing left, nothing is recorded of it
 │  └─ BadCall           … the call itself is malformed
+├─ TurnDeclined         the model or a filter refused to write this turn: an observation, never asked again as it was
+├─ MustPark             the job has to wait for something outside: the attempt ends, holding nothing
 ├─ JobFailed            the job ends with a failure class
 └─ LostAuthority        the lease is gone: write nothing, kill the sandbox, leave
 """  # noqa: D212
 
+from datetime import datetime
+
 from rlm_worker.contracts.job import Dimension
+from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import FailureClass
 
 
@@ -60,6 +65,20 @@ class BudgetExceeded(CallRefused):
         self.limit = limit
         self.spent = spent
         self.detail = detail
+
+
+class TurnDeclined(WorkerError):
+    """The model that writes the cells, or a filter before it, declined to answer."""
+
+
+class MustPark(WorkerError):
+    """The job has to wait: the attempt ends here and another goes on from the record."""
+
+    def __init__(self, reason: ParkReason, detail: str, *, not_before: datetime | None = None) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+        self.not_before = not_before
 
 
 class JobFailed(WorkerError):

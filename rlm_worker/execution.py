@@ -4,12 +4,17 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from rlm_worker.contracts.trace import ChildStarted, HostCallFinished
+from rlm_worker.contracts.trace import CellFinished, ChildStarted, HostCallFinished
 from rlm_worker.errors import CallRefused
 from rlm_worker.journal import Outcome, Recorded
 
 K = TypeVar("K")
 T = TypeVar("T")
+
+
+def is_repeatable(cell: CellFinished) -> bool:
+    """Whether a cell, run again with its recorded answers, does the same: not one that the host cut off in the middle."""
+    return not cell.state_lost and cell.outcome != "interrupted"
 
 
 class NotRecorded(CallRefused):

@@ -20,7 +20,7 @@ from rlm_worker.contracts.trace import (
     SubmitRejected,
 )
 from rlm_worker.crashpoints import crash_here
-from rlm_worker.errors import BadCall, BudgetExceeded, CallRefused, NotAsked, RequestRefused
+from rlm_worker.errors import BadCall, BudgetExceeded, CallRefused, MustPark, NotAsked, RequestRefused
 from rlm_worker.execution import Execution
 from rlm_worker.meter import Meter, transferred
 from rlm_worker.schemas import shape_of
@@ -95,6 +95,9 @@ class HostCalls:
             if recorded is not None:
                 raise _recall(recorded)
             return await self._answers[name](at, payload)
+        except MustPark:
+            await self._bench.waiting.quiet()
+            raise
         except (BudgetExceeded, NotAsked, RequestRefused) as refusal:
             if isinstance(refusal, BudgetExceeded):
                 self.last_refusal = refusal

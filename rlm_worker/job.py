@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import sandbox
 from rlm_worker.artifacts import uncollected
@@ -40,13 +40,14 @@ from rlm_worker.contracts.trace import (
     check_link,
 )
 from rlm_worker.crashpoints import crash_here
-from rlm_worker.endings import Ending, Failed, Submitted
+from rlm_worker.endings import Ending, Failed, Stopped, Submitted, Waits
 from rlm_worker.errors import LostAuthority
 from rlm_worker.journal import Journal, Open
 from rlm_worker.loop import Repl
 from rlm_worker.meter import Meter, whole
+from rlm_worker.parking import park
 from rlm_worker.redaction import redact
-from rlm_worker.results import Stopped, attempt_ended, job_result, verdict, with_citations
+from rlm_worker.results import attempt_ended, job_result, verdict, with_citations
 from rlm_worker.trace import TraceWriter
 from rlm_worker.workbench import OpenSession, Workbench
 
@@ -54,6 +55,8 @@ log = logging.getLogger(__name__)
 
 #: Pause before the control plane is asked again after it was out of reach.
 _AGAIN_SECONDS = 0.2
+#: Time for an order to arrive here that the control plane already knows.
+_ORDER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,8 @@ class Orders:
 
     def __init__(self) -> None:
         self.stop: asyncio.Future[RenewAnswer] = asyncio.get_running_loop().create_future()
+        #: Set when there is no grace, or none any more.
+        self.kill: asyncio.Future[RenewAnswer] = asyncio.get_running_loop().create_future()
         self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._steers: list[Steer] = []
 
@@ -90,6 +95,8 @@ class Orders:
         self._steers.extend(answer.steers)
         if answer.desired in ("stop", "kill") and not self.stop.done():
             self.stop.set_result(answer)
+        if answer.desired == "kill" and not self.kill.done():
+            self.kill.set_result(answer)
 
     def lose(self, why: str) -> None:
         if not self.lost.done():
@@ -114,6 +121,7 @@ class Attempt:
             self._spec.budget,
             already_ms=claimed.spent_wall_time_ms,
             has_closing_turn=isinstance(self._spec.driver, ModelDriver),
+            closing_seconds=parts.settings.closing_seconds,
         )
         self._writer = TraceWriter(
             parts.gateway,
@@ -133,14 +141,19 @@ class Attempt:
             artifacts=parts.artifacts,
         )
 
-    async def run(self) -> JobResult:
-        """Run and settle. Raises LostAuthority when another attempt may be at work; then nothing was settled."""
+    async def run(self) -> JobResult | None:
+        """Run and settle; None when the job was parked. Raises LostAuthority when another attempt may be at work."""
         enough = threading.Event()
         try:
             await self._take_up()
             sealing = asyncio.create_task(self._seal(enough))
             try:
                 ending = await self._against_orders()
+                if isinstance(ending, Waits):
+                    parked = await self._park(ending)
+                    if parked is None:
+                        return None
+                    ending = parked
                 return await self._settle(ending, sealing)
             finally:
                 enough.set()
@@ -197,30 +210,64 @@ class Attempt:
         elif seq == inherited:
             self._journal.close_past()
 
-    async def _against_orders(self) -> Ending | Stopped:
+    async def _against_orders(self) -> Ending:
         """Run the REPL until it ends, a stop arrives, or the lease is lost: whichever is first."""
         repl = Repl(self._bench, self._spec, meter=self._meter)
         repl.steers = self._orders.take_steers
         running = asyncio.create_task(repl.run())
-        waiting: set[asyncio.Future[Any]] = {running, self._orders.stop, self._orders.lost}
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        if self._orders.lost.done():
-            await _cancel(running, self._bench)
-            raise LostAuthority(self._orders.lost.result())
-        return _ending_of(running) if running.done() else await self._stop(running)
+        await self._first(running, self._orders.stop)
+        if running.done() and not self._orders.lost.done():
+            return _ending_of(running)
+        return await self._stop(running, repl)
 
-    async def _stop(self, running: "asyncio.Task[Ending]") -> Ending | Stopped:
+    async def _first(self, *awaited: "asyncio.Future[Any]", seconds: float | None = None) -> None:
+        """Wait for one of these, or for the loss of the lease, which ends everything."""
+        waiting = {*awaited, self._orders.lost}
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if self._orders.lost.done():
+            for task in awaited:
+                if isinstance(task, asyncio.Task):
+                    await _cancel(task, self._bench)
+            raise LostAuthority(self._orders.lost.result())
+
+    async def _stop(self, running: "asyncio.Task[Ending]", repl: Repl) -> Ending:
+        """A stop leaves a model a moment for a last SUBMIT, a kill leaves none; then nothing of the job runs any more."""
         order = self._orders.stop.result()
+        if order.desired == "stop" and repl.closing.has_turn:
+            await self._writer.write(StopObserved(order="stop", detail=order.reason))
+            repl.closing.ask(Stopped("stop", order.reason))
+            await self._first(running, self._orders.kill, seconds=self._parts.settings.stop_grace_seconds)
+        ended = running.done() and not running.cancelled() and running.exception() is None
+        ending = running.result() if ended else None
+        wanted = await self._prove_stop(running)
+        if isinstance(ending, Stopped | Submitted):
+            return ending
+        submitted = self._journal.nodes[""].submitted
+        return wanted if submitted is None else repl.closing.accepted(submitted)
+
+    async def _prove_stop(self, running: "asyncio.Task[Ending] | None" = None) -> Stopped:
+        """Kill what is left and record that nothing is; the order is what was wanted last."""
+        order = self._orders.kill.result() if self._orders.kill.done() else self._orders.stop.result()
+        wanted = Stopped("kill" if order.desired == "kill" else "stop", order.reason)
         began = time.monotonic()
         survivors = await _cancel(running, self._bench)
         kill_ms = int((time.monotonic() - began) * 1000)
-        wanted: Literal["kill", "stop"] = "kill" if order.desired == "kill" else "stop"
-        await self._writer.write(
-            StopObserved(order=wanted, detail=order.reason),
-            StopVerified(kill_ms=kill_ms, survivors=survivors),
-        )
-        submitted = self._journal.nodes[""].submitted
-        return Stopped(wanted, order.reason) if submitted is None else Submitted(submitted)
+        seen = StopObserved(order=wanted.order, detail=order.reason)
+        proved = StopVerified(kill_ms=kill_ms, survivors=survivors)
+        await self._writer.write(*([proved] if self._journal.stop_seen == wanted.order else [seen, proved]))
+        return wanted
+
+    async def _park(self, wait: Waits) -> Ending | None:
+        """Let go of the job: None when it is parked, else the order that is followed instead."""
+        await self._bench.kill_sessions()
+        await self._writer.write(*await self._close_holds())
+        lease, lost = self._claimed.lease, self._orders.lost
+        if await park(self._parts.gateway, self._writer, lease, wait, lost=lost):
+            return None
+        await self._first(self._orders.stop, seconds=_ORDER_SECONDS)
+        if not self._orders.stop.done():
+            raise LostAuthority("the job was not parked, and no order to stop it came")
+        return await self._prove_stop()
 
     async def _seal(self, enough: threading.Event) -> None:
         """Take the evidence's content digests while the job runs; after the first cell, whose start they would slow."""
@@ -250,7 +297,7 @@ class Attempt:
             raise error
         return f" [evidence could not be sealed: {error}]" if error else ""
 
-    async def _settle(self, ending: Ending | Stopped, sealing: "asyncio.Task[None]") -> JobResult:
+    async def _settle(self, ending: Ending, sealing: "asyncio.Task[None]") -> JobResult:
         unsealed = "" if isinstance(ending, Stopped) else await self._sealed(sealing)
         said = verdict(ending, draft=self._journal.nodes[""].draft)
         changed = [name for name, sealed in self._journal.sealed.items() if sealed.changed]
@@ -335,11 +382,12 @@ def _ending_of(running: "asyncio.Task[Ending]") -> Ending:
     return Failed("sandbox_fatal", f"a defect of the worker: {type(error).__name__}: {error}")
 
 
-async def _cancel(running: "asyncio.Task[Ending]", bench: Workbench) -> tuple[int, ...]:
+async def _cancel(running: "asyncio.Task[Ending] | None", bench: Workbench) -> tuple[int, ...]:
     """Kill first, so that nothing of the cell outlives the order; then unwind."""
     survivors = await bench.kill_sessions()
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    if running is not None:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
     return survivors + await bench.kill_sessions()
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from rlm_worker.contracts import JsonObject
 from rlm_worker.contracts.keeping import ClockRead, Forked
+from rlm_worker.contracts.limits import AnswerExtracted, Parked
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
     ArtifactsCollected,
@@ -22,6 +23,7 @@ from rlm_worker.contracts.trace import (
     ModelAsked,
     ProposalMade,
     SteerObserved,
+    StopObserved,
     SubcallFinished,
     SubcallLost,
     SubcallStarted,
@@ -63,6 +65,8 @@ class NodeJournal:
     iterations: dict[int, Recorded] = field(default_factory=dict)
     draft: JsonObject | None = None
     submitted: JsonObject | None = None
+    #: Read out of the history because nobody answered.
+    extracted: JsonObject | None = None
     submitted_at: int | None = None
     #: The limit that was met, and the last iteration before it.
     exhausted: BudgetExhausted | None = None
@@ -93,6 +97,10 @@ class Journal:
         self.inherited_events = 0
         self.next_ordinal = 1
         self.steer_seen = 0
+        #: The last order to stop that was recorded as seen.
+        self.stop_seen = ""
+        #: Times in a row that the job was parked for a rate limit, without an answer in between.
+        self.parks = 0
         self.stdout_tail = ""
         self.stderr_tail = ""
 
@@ -127,14 +135,26 @@ class Journal:
                 self._fold_cell(event)
             case HostCallFinished():
                 self._fold_host_call(event)
-            case BudgetExhausted():
-                node = self.nodes[event.node]
-                node.exhausted, node.exhausted_after = event, node.last
+            case BudgetExhausted() | AnswerExtracted() | StopObserved() | Parked():
+                self._fold_end(event)
             case _:
                 self._fold_other(event)
 
+    def _fold_end(self, event: BudgetExhausted | AnswerExtracted | StopObserved | Parked) -> None:
+        node = self.nodes[event.node]
+        match event:
+            case BudgetExhausted():
+                node.exhausted, node.exhausted_after = event, node.last
+            case AnswerExtracted():
+                node.extracted = event.fields
+            case StopObserved():
+                self.stop_seen = event.order
+            case Parked():
+                self.parks += event.reason == "rate_limited"
+
     def _fold_answer(self, event: SubcallFinished | ModelAnswered | ChildFinished | SubcallLost) -> None:
         self.open.pop(event.ordinal, None)
+        self.parks = 0 if getattr(event, "ok", False) else self.parks
         match event:
             case SubcallFinished():
                 self.nodes[event.node].at(event.iteration).outcomes[event.key].append(event)

@@ -7,13 +7,13 @@ import sandbox
 from rlm_worker.artifacts import collect_artifacts
 from rlm_worker.cells import LIMIT_ERRORS, run_cell, session_policy
 from rlm_worker.children import Children
+from rlm_worker.closing import Closing, CutShort, exhausted_by
 from rlm_worker.comparing import difference
 from rlm_worker.contracts import JobSpec, JsonObject
 from rlm_worker.contracts.gateway import Steer
 from rlm_worker.contracts.job import RecordingDriver as RecordingDriverSpec
 from rlm_worker.contracts.keeping import Diverged
 from rlm_worker.contracts.trace import (
-    BudgetExhausted,
     CellFinished,
     CellProposed,
     CellRejected,
@@ -24,17 +24,18 @@ from rlm_worker.contracts.trace import (
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.drivers.driver import Cell, Driver, Finished, NoCell, Step, Turn, View
 from rlm_worker.drivers.recording import RecordingDriver, recorded_step, steer_notices
-from rlm_worker.endings import Ending, Exhausted, Failed, Submitted
-from rlm_worker.errors import BudgetExceeded, JobFailed
-from rlm_worker.execution import Execution
+from rlm_worker.endings import Ending, Exhausted, Failed, Submitted, Waits
+from rlm_worker.errors import BudgetExceeded, JobFailed, MustPark, TurnDeclined
+from rlm_worker.execution import Execution, is_repeatable
+from rlm_worker.extraction import extract
 from rlm_worker.hostcalls import CALLS, HostCalls
 from rlm_worker.meter import Meter
 from rlm_worker.prompts import offers
 from rlm_worker.root import open_driver
 from rlm_worker.workbench import Workbench
 
+_DECLINED = "the model declined to write this turn"
 _LAST_TURN = "This is your last turn: SUBMIT what you have now."
-_CLOSING = "{} This is the closing turn: SUBMIT what you have now."
 
 
 class Repl:
@@ -53,7 +54,9 @@ class Repl:
         self.host = HostCalls(bench, spec, meter=meter, ask_child=children.ask)
         self._session: sandbox.Session | None = None
         self._history: list[Step] = []
-        self._closing: Exhausted | None = self._recall_limit()
+        self.closing = Closing(
+            bench.writer, self._journal, node=node, meter=meter, has_turn=self._driver.kind == "model"
+        )
 
     async def run(self) -> Ending:
         """Work until an ending. The sandbox is gone when this returns."""
@@ -62,8 +65,10 @@ class Repl:
             if not isinstance(ending, Submitted):
                 ending = await self._unless_submitted(ending)
             if isinstance(ending, Exhausted) and self._journal.exhausted is None:
-                await self._record_exhausted(ending)
-            await self._collect()
+                await self.closing.record(ending)
+            ending = await self._extracted(ending)
+            if not isinstance(ending, Waits):
+                await self._collect()
             return ending
         finally:
             await asyncio.shield(self._drop_session())
@@ -77,25 +82,33 @@ class Repl:
         """A SUBMIT that was recorded wins, whatever ended the cell after it."""
         await self.bench.writer.write()
         fields = self._journal.submitted
-        return ending if fields is None else self._accepted(fields)
+        return ending if fields is None else self.closing.accepted(fields)
+
+    async def _extracted(self, ending: Ending) -> Ending:
+        """The last resort, for the job's own answer: without SUBMIT and DRAFT, one typed call over the history."""
+        if self.node or not self.closing.has_turn or self._journal.draft is not None:
+            return ending
+        return await extract(self.bench, self.spec, ending, meter=self.meter)
 
     async def _within_limits(self) -> Ending:
         try:
-            async with asyncio.timeout(max(0.0, self.meter.seconds_left())):
+            async with asyncio.timeout(max(0.0, self.meter.hard_seconds_left())):
                 return await self._until_ended()
         except TimeoutError:
             limit = f"{self.meter.budget.max_wall_time_ms / 1000:g} s"
-            return Exhausted("wall_time", limit, limit)
+            return self.closing.why or Exhausted("wall_time", limit, limit)
         except BudgetExceeded as refusal:
-            return self._closing or _exhausted_by(refusal)
+            return self.closing.why or exhausted_by(refusal)
+        except MustPark as wait:
+            return Waits(wait.reason, wait.detail, wait.not_before)
         except JobFailed as failed:
             return Failed(failed.failure_class, str(failed))
 
     async def _until_ended(self) -> Ending:
         if self._journal.submitted is not None:
             return Submitted(self._journal.submitted)
-        if self._closing is not None and self._has_closed():
-            return self._closing
+        if self.closing.is_over and self.closing.why is not None:
+            return self.closing.why
         await self._open("resume" if self._journal.iterations else "start")
         while True:
             ending = await self._iterate(len(self._history) + 1)
@@ -104,6 +117,7 @@ class Repl:
 
     async def _iterate(self, iteration: int) -> Ending | None:
         if iteration not in self._journal.iterations:
+            await self.closing.begin_if_asked()
             self.meter.begin_iteration()
         await self._observe_steers(iteration)
         self._seen = self._view(iteration)
@@ -119,13 +133,27 @@ class Repl:
 
     async def _new_turn(self) -> Turn:
         try:
-            return await self._driver.next(self._seen)
+            return await self._next_turn()
+        except CutShort:
+            if not self._history:
+                return Finished()  # nothing was found yet that could be submitted
+            await self.closing.begin_if_asked()
         except BudgetExceeded as refusal:
-            if self._closing is not None:
+            if self.closing.why is not None:
                 raise
-            await self._begin_closing(_exhausted_by(refusal))
-            self._seen = self._view(self._seen.iteration)
-            return await self._driver.next(self._seen)
+            await self.closing.begin(exhausted_by(refusal))
+        self._seen = self._view(self._seen.iteration)
+        return await self._next_turn()
+
+    async def _next_turn(self) -> Turn:
+        """A refusal is an observation for the next turn; two in a row are the model's last word."""
+        try:
+            return await self.closing.unless_cut(self._driver.next(self._seen))
+        except TurnDeclined as declined:
+            last = self._history[-1].turn if self._history else None
+            if isinstance(last, NoCell) and last.reason.startswith(_DECLINED):
+                raise JobFailed("model_error", f"declined twice in a row: {declined}") from declined
+            return NoCell(reason=f"{_DECLINED}: {declined}. Go on with the task in other words.")
 
     def _remember(self, turn: Cell | NoCell, *, outcome: CellFinished | None = None) -> None:
         """Enter a turn into the history, with all it was asked with and all that was said."""
@@ -148,7 +176,7 @@ class Repl:
                 CellRejected(node=self.node, iteration=iteration, reason=turn.reason)
             )
         self._remember(turn)
-        return self._closing
+        return self.closing.why
 
     async def _run_turn(self, iteration: int, turn: Cell, *, is_new: bool) -> Ending | None:
         if is_new:
@@ -163,6 +191,8 @@ class Repl:
             )
         crash_here("cell.before_run")
         cell = await self._execute(iteration, turn.code, live=True)
+        # A cell that was left in the middle, to wait, is no outcome: it runs again from the record.
+        self.bench.waiting.check()
         crash_here("cell.before_record")
         await self.bench.writer.write(cell)
         crash_here("cell.after_record")
@@ -176,9 +206,10 @@ class Repl:
 
     async def _after_cell(self, cell: CellFinished) -> Ending | None:
         if self.host.submitted is not None:
-            return self._accepted(self.host.submitted)
-        if self._closing is not None:
-            return self._closing
+            return self.closing.accepted(self.host.submitted)
+        if self.closing.why is not None:
+            return self.closing.why
+        await self.closing.begin_if_asked()
         if cell.state_lost:
             self._check_crash(cell)
             await self._open("state_lost")
@@ -187,20 +218,15 @@ class Repl:
             return await self._after_error(cell)
         return None
 
-    def _accepted(self, fields: JsonObject) -> Ending:
-        """A valid SUBMIT wins over every limit; in the closing turn it is the partial answer."""
-        if self._closing is None:
-            return Submitted(fields)
-        ended = self._closing
-        return Exhausted(ended.dimension, ended.limit, ended.spent, ended.detail, fields)
-
     async def _after_error(self, cell: CellFinished) -> Ending | None:
         is_budget = cell.error_type == "BudgetExceeded"
         if self._driver.kind != "model":
             return self._playbook_error(cell)
+        if self.closing.why is not None:
+            return None
         if is_budget:
             refusal = self.host.last_refusal
-            await self._begin_closing(_exhausted_by(refusal) if refusal else Exhausted("subcalls", "?", "?"))
+            await self.closing.begin(exhausted_by(refusal) if refusal else Exhausted("subcalls", "?", "?"))
         elif self._repeats_itself():
             detail = (
                 f"{self.bench.settings.repeated_failures} identical failing cells in a row: {cell.error_type}"
@@ -215,7 +241,7 @@ class Repl:
         message = f"the playbook ended in {where}: {cell.error_type}: {cell.error_message}"
         match cell.error_type:
             case "BudgetExceeded" if self.host.last_refusal is not None:
-                return _exhausted_by(self.host.last_refusal)
+                return exhausted_by(self.host.last_refusal)
             case "MemoryError":
                 return Exhausted("sandbox_memory", str(self._memory_limit), "more", message)
             case "SubcallError":
@@ -247,35 +273,6 @@ class Repl:
     def _memory_limit(self) -> int:
         return min(self.spec.sandbox_policy.memory_bytes, self.meter.budget.max_sandbox_memory_bytes)
 
-    async def _begin_closing(self, exhausted: Exhausted) -> None:
-        """One more turn, to SUBMIT. It is recorded that this is the last one, so that a crash does not give another."""
-        await self._record_exhausted(exhausted)
-        self._closing = exhausted
-        self.meter.open_reserve()
-
-    def _recall_limit(self) -> Exhausted | None:
-        met = self._journal.exhausted
-        if met is None:
-            return None
-        self.meter.open_reserve()
-        return Exhausted(met.dimension, met.limit, met.spent, met.detail)
-
-    def _has_closed(self) -> bool:
-        """Whether the closing turn is over, or there is none: only a model gets one."""
-        closed = self._journal.iterations.get(self._journal.exhausted_after + 1)
-        return self._driver.kind != "model" or (closed is not None and closed.finished is not None)
-
-    async def _record_exhausted(self, ending: Exhausted) -> None:
-        await self.bench.writer.write(
-            BudgetExhausted(
-                node=self.node,
-                dimension=ending.dimension,
-                limit=ending.limit,
-                spent=ending.spent,
-                detail=ending.detail,
-            )
-        )
-
     async def _observe_steers(self, iteration: int) -> None:
         """Take up what the operator asks. A later attempt is sent all of it again: what is recorded was heard."""
         for steer in self.steers():
@@ -289,8 +286,8 @@ class Repl:
     def _view(self, iteration: int) -> View:
         left: JsonObject = dict(self.meter.left())
         notices = steer_notices(self._journal.iterations.get(iteration))
-        if self._closing is not None:
-            notices += (_CLOSING.format(self._closing.message.capitalize() + "."),)
+        if self.closing.why is not None:
+            notices += (self.closing.notice(),)
         elif left["iterations"] == 0:
             notices += (_LAST_TURN,)
         return View(
@@ -311,14 +308,15 @@ class Repl:
     async def _execute(self, iteration: int, code: str, *, live: bool) -> CellFinished:
         assert self._session is not None
         at = Execution(self._journal.at(iteration), node=self.node, live=live)
-        return await run_cell(
-            self._session,
-            code,
-            at=at,
-            answer=self.host.answer,
-            seconds=self.spec.sandbox_policy.cell_seconds,
-            keep_clock=self.host.keep_clock,
-        )
+        with self.closing.stopping(self._session):
+            return await run_cell(
+                self._session,
+                code,
+                at=at,
+                answer=self.host.answer,
+                seconds=self.spec.sandbox_policy.cell_seconds,
+                keep_clock=self.host.keep_clock,
+            )
 
     async def _open(self, reason: str) -> None:
         """A new sandbox, and in it everything the recorded cells had built."""
@@ -354,7 +352,7 @@ class Repl:
             if step is None:
                 continue
             self._history.append(step)
-            if step.outcome is not None and not step.outcome.state_lost:
+            if step.outcome is not None and is_repeatable(step.outcome):
                 assert isinstance(step.turn, Cell)
                 await self._repeat(step.outcome, step.turn.code)
 
@@ -384,10 +382,6 @@ class Repl:
 
     async def _run_child(self, spec: JobSpec, node: str, meter: Meter) -> Ending:
         return await Repl(self.bench, spec, node=node, meter=meter).run()
-
-
-def _exhausted_by(refusal: BudgetExceeded) -> Exhausted:
-    return Exhausted(refusal.dimension, str(refusal.limit), str(refusal.spent), refusal.detail)
 
 
 def _refuse_unavailable(bench: Workbench, spec: JobSpec) -> None:

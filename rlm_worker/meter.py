@@ -59,6 +59,7 @@ class Meter:
         parent: "Meter | None" = None,
         already_ms: int = 0,
         has_closing_turn: bool = False,
+        closing_seconds: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.budget = budget
@@ -68,6 +69,7 @@ class Meter:
         self._tally = _Tally()
         #: Share of tokens and cost that only the closing turn may use.
         self._reserve = budget.closing_reserve if has_closing_turn else 0.0
+        self._reserve_seconds = _reserved(budget, least=closing_seconds) if has_closing_turn else 0.0
         self._holds: dict[int, tuple[str, Hold]] = {}
 
     def _line(self) -> Iterator["Meter"]:
@@ -94,7 +96,7 @@ class Meter:
 
     def open_reserve(self) -> None:
         """The closing turn has come: what was kept for it may be spent. What an ancestor keeps stays the ancestor's."""
-        self._reserve = 0.0
+        self._reserve = self._reserve_seconds = 0.0
 
     def settle(self, ordinal: int, spend: Spend) -> None:
         """Replace a hold by what the call did cost."""
@@ -123,6 +125,8 @@ class Meter:
                 self._apply_hold(event.ordinal, event.hold, event.model)
             case SubcallFinished() | ModelAnswered() if event.ordinal in self._holds:
                 self._apply_spend(event.ordinal, event.spend)
+            case SubcallLost(charged=charged) if charged == Hold():
+                self._undo_hold(event.ordinal)
             case SubcallLost():
                 self._apply_spend(event.ordinal, whole(event.charged))
             case CellFinished():
@@ -186,10 +190,22 @@ class Meter:
             level._limit("depth", depth, level.budget.max_depth)
             level._tally.deepest = max(level._tally.deepest, depth)
 
+    def check_time(self) -> None:
+        """Refuse to go on when the time to work is over; what is kept for the closing turn is not part of it."""
+        if self.seconds_left() <= 0:
+            limit = f"{self.budget.max_wall_time_ms / 1000:g} s"
+            raise BudgetExceeded("wall_time", limit=limit, spent=limit)
+
     def seconds_left(self) -> float:
-        return min(
-            level.budget.max_wall_time_ms / 1000 - (level._clock() - level._started) for level in self._line()
-        )
+        """Time to work: what each level keeps for its closing turn is left out."""
+        return min(level._seconds() - level._reserve_seconds for level in self._line())
+
+    def hard_seconds_left(self) -> float:
+        """Time until everything at this level must be over, its closing turn included."""
+        return self._seconds() if self._parent is None else min(self._seconds(), self._parent.seconds_left())
+
+    def _seconds(self) -> float:
+        return self.budget.max_wall_time_ms / 1000 - (self._clock() - self._started)
 
     def left(self) -> dict[str, int | float | str | None]:
         """What `budget()` shows in a cell."""
@@ -293,6 +309,14 @@ def _was_requested(event: HostCallFinished) -> bool:
     """Whether a refused request was counted as a host call: all but one that met that very limit."""
     said = event.answer if isinstance(event.answer, dict) else {}
     return event.name == "network" and said.get("refused") != "host_calls"
+
+
+def _reserved(budget: Budget, *, least: float) -> float:
+    """Seconds of wall time for the closing turn: its share, enough for one answer, never more than half."""
+    whole_seconds = budget.max_wall_time_ms / 1000
+    if budget.closing_reserve == 0:
+        return 0.0
+    return min(max(whole_seconds * budget.closing_reserve, least), whole_seconds / 2)
 
 
 def whole(hold: Hold) -> Spend:

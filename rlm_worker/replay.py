@@ -13,7 +13,7 @@ from rlm_worker.contracts import JobSpec, JsonObject, TraceRecord
 from rlm_worker.contracts.gateway import RecordAnswer, RecordRequest
 from rlm_worker.contracts.trace import GENESIS, CellFinished, EvidenceSealed, check_link
 from rlm_worker.endings import Ending
-from rlm_worker.execution import Execution
+from rlm_worker.execution import Execution, is_repeatable
 from rlm_worker.hostcalls import CALLS, HostCalls
 from rlm_worker.job import EvidenceKeeper
 from rlm_worker.journal import Journal, NodeJournal, Recorded
@@ -140,7 +140,7 @@ def _repeatable(node: NodeJournal) -> list[Recorded]:
         if recorded.proposed is not None
         and (
             iteration == node.submitted_at
-            or (recorded.finished is not None and not recorded.finished.state_lost)
+            or (recorded.finished is not None and is_repeatable(recorded.finished))
         )
     ]
 

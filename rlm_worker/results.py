@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from rlm_worker.contracts import JobResult, JobSpec, JsonObject
-from rlm_worker.contracts.job import ModelDriver
+from rlm_worker.contracts.job import Dimension, ModelDriver
 from rlm_worker.contracts.result import (
     AnsweredBy,
     CitationReport,
@@ -14,18 +14,11 @@ from rlm_worker.contracts.result import (
     Usage,
 )
 from rlm_worker.contracts.trace import AttemptEnded
-from rlm_worker.endings import Ending, Exhausted, Failed, Submitted
+from rlm_worker.endings import Ending, Exhausted, Extracted, Failed, Stopped, Submitted, Waits
 from rlm_worker.journal import Journal
 from rlm_worker.prompts import clip
 
 _SUMMARY_CHARS = 2_000
-
-
-class Stopped:
-    """An operator ended the job."""
-
-    def __init__(self, order: str, reason: str) -> None:
-        self.message = f"{order} was ordered" + (f": {reason}" if reason else "")
 
 
 class Verdict(TypedDict):
@@ -38,17 +31,23 @@ class Verdict(TypedDict):
     message: str
 
 
-def verdict(ending: Ending | Stopped, *, draft: JsonObject | None) -> Verdict:
+def verdict(ending: Ending, *, draft: JsonObject | None) -> Verdict:  # noqa: PLR0911 - a table: one line an ending
     """Status, answer and class. A draft makes a usable answer of what would be none."""
     match ending:
         case Submitted(fields):
             return _verdict("succeeded", fields, "submit", None, "")
+        case Stopped(fields=fields) if fields is not None:
+            return _verdict("stopped", fields, "submit", "stopped", ending.message)
         case Stopped():
             return _verdict(
                 "stopped", draft, "draft" if draft is not None else "nobody", "stopped", ending.message
             )
         case Exhausted(fields=fields) if fields is not None:
             return _verdict("partial", fields, "submit", "partial_success", ending.message)
+        case Extracted(fields):
+            return _verdict("partial", fields, "extracted", "partial_success", ending.message)
+        case Waits():
+            raise AssertionError("a job that waits is parked, not settled")
         case Exhausted() | Failed() if draft is not None:
             return _verdict("partial", draft, "draft", "partial_success", ending.message)
         case Exhausted():
@@ -88,7 +87,7 @@ def job_result(
     *,
     spec: JobSpec,
     attempt: int,
-    ending: Ending | Stopped,
+    ending: Ending,
     journal: Journal,
     usage: Usage,
     trace_ref: TraceRef,
@@ -102,7 +101,7 @@ def job_result(
         attempt=attempt,
         trace_ref=trace_ref,
         usage=usage,
-        limit=ending.dimension if isinstance(ending, Exhausted) else None,
+        limit=_limit_of(ending),
         artifact_refs=() if journal.collected is None else journal.collected.artifacts,
         proposals=tuple[Proposal, ...](journal.proposals),
         models=models,
@@ -110,6 +109,12 @@ def job_result(
         stderr_summary=clip(journal.stderr_tail, _SUMMARY_CHARS),
         **said,
     )
+
+
+def _limit_of(ending: Ending) -> Dimension | None:
+    if isinstance(ending, Extracted):
+        return ending.cause.dimension
+    return ending.dimension if isinstance(ending, Exhausted) else None
 
 
 def with_citations(result: JobResult, report: CitationReport) -> JobResult:

@@ -6,16 +6,19 @@ from collections.abc import Sequence
 from rlm_worker.contracts import JobSpec, digest
 from rlm_worker.contracts.job import ModelDriver as ModelDriverSpec
 from rlm_worker.contracts.job import PlaybookDriver as PlaybookDriverSpec
+from rlm_worker.contracts.limits import PromptShortened
 from rlm_worker.contracts.trace import Hold, ModelAnswered, ModelAsked, Spend
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.drivers.driver import Driver
 from rlm_worker.drivers.model import ModelDriver
 from rlm_worker.drivers.playbook import PlaybookDriver
 from rlm_worker.drivers.recording import RecordingDriver
-from rlm_worker.errors import JobFailed
+from rlm_worker.errors import JobFailed, TurnDeclined
 from rlm_worker.meter import Meter, whole
 from rlm_worker.models import Completion, Message
-from rlm_worker.models.errors import ModelError
+from rlm_worker.models.errors import ModelError, RateLimited
+from rlm_worker.recovery import parking, remedy
+from rlm_worker.shortening import shorten, size
 from rlm_worker.workbench import Workbench
 
 
@@ -39,20 +42,37 @@ class RootModel:
         self._name = name
         self._node = node
         self._meter = meter
+        #: Characters that fitted into the model's context after a longer prompt did not.
+        self._most: int | None = None
 
     async def ask(self, iteration: int, messages: Sequence[Message]) -> str:
         """The text of a turn: from the record when it was paid for already."""
         recorded = self._bench.journal.nodes[self._node].at(iteration).asked
         if recorded is not None:
             return recorded.text
+        if self._most is not None:
+            messages = shorten(messages, most=self._most)
+        tries = 0
+        while True:
+            self._bench.waiting.check()
+            self._meter.check_time()
+            try:
+                return await self._once(iteration, messages)
+            except ModelError as error:
+                messages = await self._after(error, iteration, messages, tries=tries)
+                tries += 1
+
+    async def _once(self, iteration: int, messages: Sequence[Message]) -> str:
+        """One request under a hold of its own; the outcome is recorded whatever it is."""
         crash_here("turn.before_hold")
         ordinal, hold = await self._hold(iteration, messages)
         try:
-            completion = await self._complete(messages)
+            with self._bench.waiting.call():
+                completion = await self._complete(messages)
         except ModelError as error:
             charged = whole(hold) if error.may_have_spent else Spend()
             await self._answered(iteration, ordinal, spend=charged, error=str(error))
-            raise JobFailed("model_error", str(error)) from error
+            raise
         except asyncio.CancelledError:
             # The request may have been answered and billed: the hold is charged.
             self._meter.settle(ordinal, whole(hold))
@@ -71,9 +91,38 @@ class RootModel:
         crash_here("turn.after_answer")
         return completion.text
 
+    async def _after(
+        self, error: ModelError, iteration: int, messages: Sequence[Message], *, tries: int
+    ) -> Sequence[Message]:
+        """What to ask with next; raises when there is no next time."""
+        self._meter.check_time()
+        journal, settings = self._bench.journal, self._bench.settings
+        match remedy(error, tries=tries, settings=settings, parks=journal.parks):
+            case "park" if isinstance(error, RateLimited):
+                raise self._bench.waiting.must(parking(error)) from error
+            case "shorten" if self._most is None:
+                return await self._shortened(iteration, messages)
+            case "tell":
+                raise TurnDeclined(str(error)) from error
+            case "ask_again":
+                return messages
+            case _:
+                raise JobFailed("model_error", str(error)) from error
+
+    async def _shortened(self, iteration: int, messages: Sequence[Message]) -> Sequence[Message]:
+        """The same turn with about half of what was said; from now on no prompt is longer."""
+        self._most = size(messages) // 2
+        shorter = shorten(messages, most=self._most)
+        await self._bench.writer.write(
+            PromptShortened(
+                node=self._node, iteration=iteration, characters=size(messages), kept_characters=size(shorter)
+            )
+        )
+        return shorter
+
     async def _hold(self, iteration: int, messages: Sequence[Message]) -> tuple[int, Hold]:
         try:
-            model = self._bench.models.get(self._name)
+            model = self._bench.model(self._name)
         except ModelError as error:
             raise JobFailed("model_error", str(error)) from error
         guess = model.estimate(messages, max_output_tokens=self._bench.settings.turn_output_tokens)

@@ -5,8 +5,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any
 
 from pydantic import JsonValue
 
@@ -18,32 +16,21 @@ from rlm_worker.contracts.trace import (
     Spend,
     SubcallFinished,
     SubcallLost,
-    SubcallStarted,
 )
 from rlm_worker.crashpoints import crash_here
-from rlm_worker.errors import BadCall, BudgetExceeded, NotAsked, SubcallFailed
+from rlm_worker.errors import BadCall, BudgetExceeded, MustPark, NotAsked, SubcallFailed
 from rlm_worker.execution import Execution
-from rlm_worker.meter import Meter, whole
-from rlm_worker.models import Completion, Message, Model
-from rlm_worker.models.errors import ModelError
+from rlm_worker.meter import Meter
+from rlm_worker.models import Completion, Model
+from rlm_worker.models.errors import ModelError, RateLimited
+from rlm_worker.pending import Pending, failed, finished, started, total
 from rlm_worker.prompts import predict_messages, repair_messages
+from rlm_worker.recovery import parking, remedy
 from rlm_worker.workbench import Workbench
 
 #: Rows of a batch whose holds are written together, and rows that may be held and unanswered.
 _GROUP = 64
 _WINDOW = 256
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Pending:
-    """A call whose hold stands."""
-
-    call: Call
-    ordinal: int
-    hold: Hold
-    model: Model
-    messages: list[Message]
-    repairs: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,11 +109,12 @@ class Subcalls:
         """Ask, unless the same call is already under way."""
         if (shared := self._bench.under_way.get(call.key)) is not None:
             return await asyncio.shield(shared)
+        self._bench.waiting.check()
         with self._under_way([call]):
             async with self._bench.limiter:
                 crash_here("subcall.before_hold")
                 pending = self._hold(call, self._model(call))
-                await self._bench.writer.write(_started(at, pending))
+                await self._bench.writer.write(started(at, pending))
                 finished = await self._ask(at, pending)
                 await self._bench.writer.write(finished)
             crash_here("subcall.after_record")
@@ -159,6 +147,7 @@ class Subcalls:
         with self._under_way([call for call in calls if call.key not in shared]):
             await self._fan_out(at, [call for call in calls if call.key not in shared], rows)
             await self._bench.writer.write()
+            self._bench.waiting.check()
             for key, row in rows.items():
                 self._bench.under_way[key].set_result(row.finished)
         for key, future in shared.items():
@@ -168,16 +157,22 @@ class Subcalls:
     async def _fan_out(self, at: Execution, calls: Sequence[Call], rows: dict[str, Row]) -> None:
         window = asyncio.Semaphore(_WINDOW)
 
-        async def one(pending: _Pending) -> None:
-            async with self._bench.limiter:
-                finished = await self._ask(at, pending)
+        async def one(pending: Pending) -> None:
+            try:
+                async with self._bench.limiter:
+                    finished = await self._ask(at, pending)
+            except MustPark:
+                return  # the others under way are let finish first
+            finally:
+                window.release()
             rows[pending.call.key] = Row(finished=finished)
             self._bench.writer.add_later(finished)
-            window.release()
 
         async with asyncio.TaskGroup() as tasks:
             for group in _groups(calls, _GROUP):
-                held: list[_Pending] = []
+                if self._bench.waiting.is_wanted:
+                    return
+                held: list[Pending] = []
                 for call in group:
                     await window.acquire()
                     try:
@@ -185,7 +180,7 @@ class Subcalls:
                     except BudgetExceeded as refusal:
                         rows[call.key] = Row(finished=self._unheld(at, call, refusal))
                         window.release()
-                await self._bench.writer.write(*(_started(at, pending) for pending in held))
+                await self._bench.writer.write(*(started(at, pending) for pending in held))
                 for pending in held:
                     tasks.create_task(one(pending))
 
@@ -208,11 +203,11 @@ class Subcalls:
 
     def _model(self, call: Call) -> Model:
         try:
-            return self._bench.models.get(call.model)
+            return self._bench.model(call.model)
         except ModelError as error:
             raise NotAsked(str(error)) from error
 
-    def _hold(self, call: Call, model: Model) -> _Pending:
+    def _hold(self, call: Call, model: Model, *, subcalls: int = 1) -> Pending:
         messages = predict_messages(fields=call.fields, inputs=call.inputs, instructions=call.instructions)
         guess = model.estimate(messages, max_output_tokens=call.max_output_tokens, schema=call.schema)
         repairs = self._bench.settings.repairs
@@ -220,7 +215,7 @@ class Subcalls:
         while True:
             times = 1 + repairs
             hold = Hold(
-                subcalls=1,
+                subcalls=subcalls,
                 input_tokens=guess.input_tokens * times + repairs * (guess.output_tokens + 200),
                 output_tokens=guess.output_tokens * times,
                 cost_usd=None
@@ -236,32 +231,76 @@ class Subcalls:
                     raise
                 repairs = 0
                 continue
-            return _Pending(
+            return Pending(
                 call=call, ordinal=ordinal, hold=hold, model=model, messages=messages, repairs=repairs
             )
 
-    async def _ask(self, at: Execution, pending: _Pending) -> SubcallFinished:
-        """The answer as it goes into the record; the hold is settled whatever happens."""
+    async def _ask(self, at: Execution, pending: Pending) -> SubcallFinished:
+        """The answer as it goes into the record; every hold is settled whatever happens."""
         crash_here("subcall.after_hold")
-        began = time.monotonic()
-        try:
-            finished = await self._checked(at, pending)
-        except ModelError as error:
-            spend = whole(pending.hold) if error.may_have_spent else Spend()
-            finished = _finished(at, pending, error=str(error), error_class=type(error).__name__, spend=spend)
-        except BaseException:
-            # The request may have been answered and billed: the hold is charged.
-            charged = self._meter.charge(pending.ordinal)
-            self._bench.writer.add(
-                SubcallLost(node=at.node, ordinal=pending.ordinal, key=pending.call.key, charged=charged)
-            )
-            raise
+        began, tries = time.monotonic(), 0
+        while True:
+            finished, error = await self._try(at, pending)
+            if error is None:
+                break
+            again = self._again(pending, error, tries=tries)
+            if again is None:
+                break
+            tries += 1
+            await self._bench.writer.write(self._lost(at, pending), started(at, again))
+            pending = again
         crash_here("subcall.after_answer")
         finished = finished.model_copy(update={"duration_ms": int((time.monotonic() - began) * 1000)})
         self._meter.settle(pending.ordinal, finished.spend)
         return finished
 
-    async def _checked(self, at: Execution, pending: _Pending) -> SubcallFinished:
+    async def _try(self, at: Execution, pending: Pending) -> tuple[SubcallFinished, ModelError | None]:
+        """One request and its repairs, under one hold."""
+        try:
+            self._bench.waiting.check()
+            with self._bench.waiting.call():
+                return await self._checked(at, pending), None
+        except RateLimited as error:
+            if (
+                remedy(error, tries=0, settings=self._bench.settings, parks=self._bench.journal.parks)
+                == "park"
+            ):
+                self._let_go(at, pending)
+                raise self._bench.waiting.must(parking(error)) from error
+            return failed(at, pending, error), error
+        except ModelError as error:
+            return failed(at, pending, error), error
+        except MustPark:
+            self._let_go(at, pending)
+            raise
+        except BaseException:
+            # The request may have been answered and billed: the hold is charged.
+            self._bench.writer.add(self._lost(at, pending))
+            raise
+
+    def _again(self, pending: Pending, error: ModelError, *, tries: int) -> Pending | None:
+        """The same call under a new hold, when the error asks for it and time and budget allow."""
+        wanted = remedy(error, tries=tries, settings=self._bench.settings, parks=self._bench.journal.parks)
+        if wanted != "ask_again" or self._meter.seconds_left() <= 0:
+            return None
+        try:
+            return self._hold(pending.call, pending.model, subcalls=0)
+        except BudgetExceeded:
+            return None
+
+    def _lost(self, at: Execution, pending: Pending) -> SubcallLost:
+        """The outcome is unknown: the hold is charged."""
+        charged = self._meter.charge(pending.ordinal)
+        return SubcallLost(node=at.node, ordinal=pending.ordinal, key=pending.call.key, charged=charged)
+
+    def _let_go(self, at: Execution, pending: Pending) -> None:
+        """The call never counted: it is asked when the wait is over."""
+        self._meter.release(pending.ordinal)
+        self._bench.writer.add(
+            SubcallLost(node=at.node, ordinal=pending.ordinal, key=pending.call.key, charged=Hold())
+        )
+
+    async def _checked(self, at: Execution, pending: Pending) -> SubcallFinished:
         call, shape = pending.call, pending.call.shape
         messages, requests, completions = pending.messages, 0, list[Completion]()
         for _ in range(1 + pending.repairs):
@@ -276,67 +315,26 @@ class Subcalls:
             completions.append(asked.completion)
             value = asked.completion.value
             if value is not None and shape.fits(value):
-                spend, probability = _sum(completions), asked.completion.probability
-                return _finished(
+                spend, probability = total(completions), asked.completion.probability
+                return finished(
                     at, pending, value=value, probability=probability, requests=requests, spend=spend
                 )
             mistakes = () if value is None else shape.mistakes(value)
             messages = repair_messages(pending.messages, answer=asked.completion.text, mistakes=mistakes)
         told = "; ".join(mistakes) or "it is not a JSON object"
-        return _finished(
+        return finished(
             at,
             pending,
             error=f"{call.model} gave no answer of the asked type in {requests} tries: {told}",
             error_class="InvalidAnswer",
             requests=requests,
-            spend=_sum(completions),
+            spend=total(completions),
         )
 
 
 def _groups(calls: Sequence[Call], size: int) -> Iterator[Sequence[Call]]:
     for start in range(0, len(calls), size):
         yield calls[start : start + size]
-
-
-def _started(at: Execution, pending: _Pending) -> SubcallStarted:
-    call = pending.call
-    # Not validated again: every part was read and checked before it was held, a thousand times a batch.
-    return SubcallStarted.model_construct(
-        node=at.node,
-        iteration=at.iteration,
-        ordinal=pending.ordinal,
-        key=call.key,
-        model=call.model,
-        signature=call.signature,
-        inputs=call.inputs,
-        instructions=call.instructions,
-        hold=pending.hold,
-    )
-
-
-def _finished(at: Execution, pending: _Pending, *, spend: Spend, **said: Any) -> SubcallFinished:
-    return SubcallFinished.model_construct(
-        node=at.node,
-        iteration=at.iteration,
-        ordinal=pending.ordinal,
-        key=pending.call.key,
-        model=pending.call.model,
-        ok="value" in said,
-        spend=spend,
-        **said,
-    )
-
-
-def _sum(completions: Sequence[Completion]) -> Spend:
-    cost: Decimal | None = Decimal(0)
-    for completion in completions:
-        cost = None if cost is None or completion.cost_usd is None else cost + completion.cost_usd
-    return Spend(
-        input_tokens=sum(c.usage.input_tokens for c in completions),
-        output_tokens=sum(c.usage.output_tokens for c in completions),
-        cached_input_tokens=sum(c.usage.cached_input_tokens for c in completions),
-        cost_usd=cost,
-    )
 
 
 def _answer(row: Row) -> JsonObject:

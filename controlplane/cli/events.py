@@ -106,6 +106,15 @@ def _budget_exhausted(event: t.BudgetExhausted) -> str:
     return f"budget of {event.dimension} used up, {event.spent} of {event.limit}{detail}"
 
 
+def _model_priced(event: limits.ModelPriced) -> str:
+    by = {"free": "free", "set_by_hand": "set by hand", "unknown": "price unknown"}
+    where = by.get(event.source) or f"{event.source} {event.version}, {event.provider}:{event.listed_as}"
+    figures = (
+        "" if not event.input_usd else f", ${event.input_usd} in, ${event.output_usd} out per million tokens"
+    )
+    return f"{one_line(event.model, width=50)} is charged by: {one_line(where)}{figures}"
+
+
 def _parked(event: limits.Parked) -> str:
     until = "" if event.not_before is None else f" until {event.not_before:%Y-%m-%d %H:%M:%S %Z}"
     return f"parked{until} ({event.reason}): {one_line(event.detail)}"
@@ -179,4 +188,9 @@ _SUMMARIES: dict[type[Event], Callable[[Any], str]] = {
     keeping.QuestionAnswered: _question_answered,
     t.AttemptEnded: _attempt_ended,
     limits.Parked: _parked,
+    limits.ModelPriced: _model_priced,
+    limits.AnswerExtracted: lambda e: f"answer extracted from the history: {value_text(e.fields)}",
+    limits.PromptShortened: lambda e: (
+        f"prompt of iteration {e.iteration} shortened to {count(e.kept_characters)} of {count(e.characters)} characters"
+    ),
 }

@@ -26,10 +26,12 @@ from controlplane.handlers.apply import apply_task
 from controlplane.ports import Desk, JobRow, TaskRow, Transaction
 from controlplane.schemas import checker
 from rlm_worker.contracts import JobSpec, digest
+from rlm_worker.contracts.job import ModelDriver
 
 
 def submit(desk: Desk, request: JobRequest) -> str:
     """Enter a job and return its id. The same `job_id` with the same request again changes nothing."""
+    _refuse_unpriced(desk, request)
     with desk.store.write() as tx:
         known = None if request.job_id is None else tx.jobs.get(request.job_id)
         spec = _spec(desk, request, known=known)
@@ -39,6 +41,19 @@ def submit(desk: Desk, request: JobRequest) -> str:
     desk.store.announce()
     crash_here("submit.after_commit")
     return spec.job_id
+
+
+def _refuse_unpriced(desk: Desk, request: JobRequest) -> None:
+    """A limit in money means nothing for a model whose price nobody knows."""
+    if request.budget.max_cost_usd is None:
+        return
+    root = (request.driver.model,) if isinstance(request.driver, ModelDriver) else ()
+    for model in (*root, request.sub_model):
+        if not desk.is_priced(model):
+            raise InvalidRequest(
+                f"the price of model {model!r} is unknown, and the job has a limit in money: "
+                "limit tokens instead, or set CUSTODY_MODEL_PRICE=IN/OUT in dollars per million tokens"
+            )
 
 
 def _spec(desk: Desk, request: JobRequest, *, known: JobRow | None) -> JobSpec:

@@ -1,10 +1,11 @@
 """Trace events about limits: what a job waits for, what its calls are priced at, how its answer was had at the end."""
 
+from decimal import Decimal
 from typing import Literal
 
 from pydantic import AwareDatetime
 
-from rlm_worker.contracts.base import Event
+from rlm_worker.contracts.base import Count, Event, JsonObject
 
 #: What a parked job waits for: a model's rate limit to pass, or a person's answer.
 ParkReason = Literal["rate_limited", "asked"]
@@ -19,4 +20,37 @@ class Parked(Event):
     not_before: AwareDatetime | None = None
 
 
-LimitEvent = Parked
+class PromptShortened(Event):
+    """A prompt did not fit the model's context: older observations were left out and it was asked again, once."""
+
+    kind: Literal["prompt_shortened"] = "prompt_shortened"
+    iteration: Count
+    characters: Count
+    kept_characters: Count
+
+
+class AnswerExtracted(Event):
+    """Nobody submitted and there was no draft: the answer was read out of the history by one typed call, and checked."""
+
+    kind: Literal["answer_extracted"] = "answer_extracted"
+    iteration: Count
+    fields: JsonObject
+
+
+class ModelPriced(Event):
+    """What a model is charged by in this attempt, written before its first hold: dollars per million tokens."""
+
+    kind: Literal["model_priced"] = "model_priced"
+    model: str
+    source: Literal["free", "set_by_hand", "genai-prices", "unknown"]
+    version: str = ""
+    provider: str = ""
+    listed_as: str = ""
+    input_usd: Decimal | None = None
+    output_usd: Decimal | None = None
+    cached_input_usd: Decimal | None = None
+    #: The whole row of the list, with tiers.
+    row: str = ""
+
+
+LimitEvent = ModelPriced | Parked | PromptShortened | AnswerExtracted

@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 from rlm_worker.models.errors import (
     ContextTooLong,
@@ -16,6 +14,7 @@ from rlm_worker.models.errors import (
     UnknownModel,
     Unreachable,
 )
+from rlm_worker.models.resets import seconds_until_reset
 
 _TOO_LONG = re.compile(
     r"context.{0,12}(length|window|size)|maximum context|too many (input )?tokens|prompt is too long|input is too long",
@@ -45,7 +44,7 @@ def error_for_status(  # noqa: PLR0911  # a table: one line a status
             model, f"the account has no credit left ({said}); top it up or choose another model"
         )
     if status == 429:
-        wait = retry_after_seconds(headers)
+        wait = seconds_until_reset(headers, body=body)
         when = f"in {wait:g} s" if wait is not None else "later"
         return RateLimited(model, f"too many requests ({said}); ask again {when}", retry_after_seconds=wait)
     if status in {400, 413, 422}:
@@ -71,20 +70,6 @@ def _rejected(model: str, status: int, body: str, said: str) -> ModelError:
             model, f"a content filter declined the request ({said}); reword it or choose another model"
         )
     return Malformed(model, f"the server does not accept the request (HTTP {status}: {said})")
-
-
-def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """How long the server asks to wait, in any of the forms in use."""
-    try:
-        if milliseconds := headers.get("retry-after-ms"):
-            return max(0.0, float(milliseconds) / 1000)
-        if not (text := headers.get("retry-after")):
-            return None
-        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", text):
-            return float(text)
-        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return None
 
 
 def excerpt(body: str, *, secret: str | None = None) -> str:

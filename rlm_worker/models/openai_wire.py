@@ -15,7 +15,15 @@ from rlm_worker.models.answers import Choice, closed_choice, label_probability, 
 from rlm_worker.models.errors import Malformed, ModelError, Refused, UnknownModel, Unreachable
 from rlm_worker.models.failures import error_for_status, excerpt
 from rlm_worker.models.http1 import CannotConnect, ConnectionBroke, HttpError, Origin, Pool, Response
-from rlm_worker.models.port import Completion, Estimate, JsonObject, Message, TokenUsage, input_token_bound
+from rlm_worker.models.port import (
+    Completion,
+    Estimate,
+    JsonObject,
+    Message,
+    PriceRow,
+    TokenUsage,
+    input_token_bound,
+)
 from rlm_worker.models.prices import Price, estimate
 
 TOP_LOGPROBS = 20  # the most that servers in use give
@@ -84,6 +92,9 @@ class WireModel:
 
     def price_known(self) -> bool:
         return self._price.is_known()
+
+    def price_row(self) -> PriceRow:
+        return self._price.row()
 
     def estimate(
         self, messages: Sequence[Message], *, max_output_tokens: int, schema: JsonObject | None = None

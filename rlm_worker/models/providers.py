@@ -4,6 +4,7 @@ The one module that imports pydantic_ai; it is heavy, so nothing imports this mo
 """
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from decimal import Decimal
@@ -41,7 +42,7 @@ from rlm_worker.models.errors import (
 )
 from rlm_worker.models.failures import error_for_status, excerpt
 from rlm_worker.models.openai_wire import TOP_LOGPROBS, parse_endpoint
-from rlm_worker.models.port import Completion, Estimate, JsonObject, Message, TokenUsage
+from rlm_worker.models.port import Completion, Estimate, JsonObject, Message, PriceRow, TokenUsage
 from rlm_worker.models.prices import Listed, Price, SetByHand, estimate
 from rlm_worker.models.settings import ModelSettings
 
@@ -60,6 +61,9 @@ def open_provider(name: str, *, settings: ModelSettings) -> "DirectModel":
     """A model by its provider's name, for example openai:gpt-5.5."""
     provider, _, model_name = name.partition(":")
     provider = _RENAMED.get(provider, provider)
+    if provider == "bedrock":
+        # The one client that takes no number of retries with a request: it reads it when it is made.
+        os.environ["AWS_MAX_ATTEMPTS"] = "1"
     try:
         model = infer_model(f"{provider}:{model_name}")
     except ImportError as error:
@@ -107,6 +111,9 @@ class DirectModel:
 
     def price_known(self) -> bool:
         return self._price.is_known()
+
+    def price_row(self) -> PriceRow:
+        return self._price.row()
 
     def estimate(
         self, messages: Sequence[Message], *, max_output_tokens: int, schema: JsonObject | None = None
@@ -247,7 +254,8 @@ def _translated(name: str, error: Exception) -> ModelError:  # noqa: PLR0911  # 
     match error:
         case failed.ModelHTTPError():
             body = error.body if isinstance(error.body, str) else to_json(error.body, fallback=str).decode()
-            return error_for_status(name, error.status_code, body, headers=error.headers or {})
+            headers = {key.lower(): value for key, value in (error.headers or {}).items()}
+            return error_for_status(name, error.status_code, body, headers=headers)
         case failed.ModelConnectionError():
             sent = (
                 "connect" not in type(error.__cause__.__cause__ if error.__cause__ else None).__name__.lower()

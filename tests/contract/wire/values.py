@@ -258,6 +258,19 @@ EVENTS: tuple[t.TraceEvent, ...] = (
     t.AttemptEnded(
         attempt=2, status="failed", answered_by="nobody", failure_class="model_error", message="no route"
     ),
+    limits.ModelPriced(
+        model="openai:gpt-4o-mini",
+        source="genai-prices",
+        version="0.2.2",
+        provider="openai",
+        listed_as="gpt-4o-mini",
+        input_usd=Decimal("0.15"),
+        output_usd=Decimal("0.6"),
+        cached_input_usd=Decimal("0.075"),
+        row="$0.15/input MTok, $0.6/output MTok",
+    ),
+    limits.AnswerExtracted(iteration=4, fields={"answer": "é"}),
+    limits.PromptShortened(node="child.3", iteration=4, characters=90_000, kept_characters=44_000),
     limits.Parked(
         node="child.3",
         reason="rate_limited",

@@ -73,6 +73,7 @@ def _least(variant: type[Event]) -> dict[str, object]:
         "dimension": "tokens",
         "order": "stop",
         "reason": "rate_limited",
+        "source": "free",
         "status": "failed",
         "answered_by": "nobody",
         "failure_class": "model_error",
@@ -94,6 +95,7 @@ def _least(variant: type[Event]) -> dict[str, object]:
         digests |= {"source_head"}
         numbers = {"iteration", "ordinal", "attempt", "steer_id", "kill_ms", "stdout_bytes", "stderr_bytes"}
         numbers |= {"at", "source_events", "inherited"}
+        numbers |= {"characters", "kept_characters"}
         found[name] = golden.KEY if name in digests else 1 if name in numbers else stock.get(name, "x")
     return found
 

@@ -18,9 +18,10 @@ from rlm_worker.models import (
     default_sub,
 )
 from rlm_worker.models.errors import ModelError, ModelUnavailable, NotAuthorised, UnknownModel
-from rlm_worker.models.failures import error_for_status, excerpt, retry_after_seconds
+from rlm_worker.models.failures import error_for_status, excerpt
 from rlm_worker.models.openai_wire import parse_endpoint
 from rlm_worker.models.prices import Free, Listed
+from rlm_worker.models.resets import seconds_until_reset
 
 NONE = ModelSettings()
 
@@ -188,7 +189,7 @@ class TestPrices:
 def test_the_wait_a_server_asks_for_is_read_in_every_form(
     headers: dict[str, str], seconds: float | None
 ) -> None:
-    assert retry_after_seconds(headers) == seconds
+    assert seconds_until_reset(headers) == seconds
 
 
 def test_an_excerpt_is_one_short_line() -> None:

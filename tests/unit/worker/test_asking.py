@@ -33,6 +33,8 @@ DONE = Completion(
 class Scripted:
     """Raises or returns what it is given, in turn; a number is time that passes first."""
 
+    name = "m"
+
     def __init__(self, *replies: object) -> None:
         self.replies = list(replies)
         self.asked = 0
