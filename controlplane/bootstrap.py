@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -16,12 +16,12 @@ from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.errors import InvalidRequest
 from controlplane.gateway import LocalGateway
-from controlplane.handlers import control, leases, parking, queries, submit, verify
+from controlplane.handlers import control, forking, importing, leases, parking, queries, submit, verify
 from controlplane.ports import Desk, Rules
 from controlplane.views import JobView, ReceiptView, TaskView
 from controlplane.watchdogs import dispatcher, lease_reaper
 from controlplane.watchdogs.loop import Loop
-from rlm_worker.contracts import EvidenceRef, TraceRecord
+from rlm_worker.contracts import Budget, EvidenceRef, JobResult, JobSpec, TraceRecord
 from rlm_worker.contracts.gateway import JOBS_QUEUE
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class App:
             new_id=new_id,
             is_gone=processes.is_gone,
             pid_of=processes.pid_of,
+            is_priced=_is_priced,
         )
 
     def stage(self, paths: Sequence[Path]) -> tuple[EvidenceRef, ...]:
@@ -78,6 +79,20 @@ class App:
         whole = queries.resolve(self.desk, job_id)
         parking.unpark(self.desk, whole, by=by)
         return queries.job(self.desk, whole)
+
+    def fork(
+        self, job_id: str, *, at: int | None, by: str, steer: str = "", budget: Budget | None = None
+    ) -> JobView:
+        """A new job that shares another's first iterations."""
+        whole = queries.resolve(self.desk, job_id)
+        made = forking.fork(self.desk, whole, at=at, steer=steer, budget=budget, by=by)
+        return queries.job(self.desk, made)
+
+    def import_job(
+        self, spec: JobSpec, result: JobResult, records: Iterable[TraceRecord], *, by: str
+    ) -> bool:
+        """Enter a job that ended in another home; False when it is here already."""
+        return importing.import_job(self.desk, spec, result, records, by=by)
 
     def job(self, job_id: str) -> JobView:
         return queries.job(self.desk, queries.resolve(self.desk, job_id))
@@ -109,6 +124,13 @@ class App:
 
     def close(self) -> None:
         self.store.close()
+
+
+def _is_priced(model: str) -> bool:
+    from rlm_worker.models import is_priced  # noqa: PLC0415
+    from rlm_worker.models.settings import ModelSettings  # noqa: PLC0415
+
+    return is_priced(model, settings=ModelSettings.from_env())
 
 
 def _rules(settings: Settings) -> Rules:

@@ -3,6 +3,21 @@
 import os
 import signal
 
+POINTS = frozenset(
+    {
+        "submit.after_commit",
+        "dispatch.before_enqueue",
+        "dispatch.after_enqueue",
+        "claim.after_commit",
+        "record.before_commit",
+        "record.after_commit",
+        "park.before_commit",
+        "park.after_commit",
+        "settle.before_commit",
+        "settle.after_commit",
+    }
+)
+
 
 def crash_here(name: str) -> None:
     """Do nothing, unless CUSTODY_CRASH_AT names this place: then die at once, without any clean-up."""

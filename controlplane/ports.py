@@ -272,3 +272,5 @@ class Desk:
     is_gone: Callable[[str], bool]
     #: Pid of the worker of this name; 0 when the name does not tell.
     pid_of: Callable[[str], int]
+    #: Whether a call to the model of this name has a known price.
+    is_priced: Callable[[str], bool]

@@ -73,6 +73,8 @@ class JobView:
     receipt_id: str = ""
     #: Why nobody could take up a job that is ready, or what a parked one waits for.
     waiting_for: str = ""
+    #: Jobs that share this one's past; told where one job is looked at.
+    forks: tuple[str, ...] = ()
     #: When a parked job becomes ready by itself.
     not_before: datetime | None = None
 

@@ -22,6 +22,8 @@ _REQUEST_BYTES = 256 << 10
 _RESPONSE_BYTES = 1 << 20
 
 AnswerCall = Callable[[Execution, str, JsonObject], Awaitable[JsonValue]]
+#: Takes the times that a cell read.
+KeepClock = Callable[[Execution, tuple[int, ...]], None]
 
 
 def session_policy(spec: JobSpec, *, calls: frozenset[str]) -> sandbox.Policy:
@@ -45,7 +47,8 @@ def session_policy(spec: JobSpec, *, calls: frozenset[str]) -> sandbox.Policy:
         evidence=tuple(sandbox.Mount(source=ref.location, target=ref.name) for ref in spec.input_artifacts),
         calls=calls,
         limits=limits,
-        seed=int(digest([spec.job_id])[:8], 16),
+        # Shared cells must draw again what they drew.
+        seed=int(digest([spec.fork.seed_job_id if spec.fork else spec.job_id])[:8], 16),
         guest_paths=wanted.guest_paths,
         network=network_of(spec),
         artifacts=_artifact_limits(spec),
@@ -73,13 +76,22 @@ def _artifact_limits(spec: JobSpec) -> sandbox.ArtifactLimits:
 
 
 async def run_cell(
-    session: sandbox.Session, code: str, *, at: Execution, answer: AnswerCall, seconds: float
+    session: sandbox.Session,
+    code: str,
+    *,
+    at: Execution,
+    answer: AnswerCall,
+    seconds: float,
+    keep_clock: KeepClock = lambda _at, _read: None,
 ) -> CellFinished:
     """Run to the end. Calls still waiting then are cancelled: their cell is over."""
     calls: set[asyncio.Task[None]] = set()
+    name = f"cell {at.iteration}"
     try:
-        async for event in session.execute(code, deadline_seconds=seconds, name=f"cell {at.iteration}"):
+        async for event in session.execute(code, deadline_seconds=seconds, name=name, clock=at.clock):
             match event:
+                case sandbox.ClockRead():
+                    keep_clock(at, event.read)
                 case sandbox.HostCall():
                     task = asyncio.create_task(_serve(session, event, at=at, answer=answer))
                     calls.add(task)
@@ -145,5 +157,6 @@ def _finished(event: sandbox.Finished, at: Execution) -> CellFinished:
             "cpu_ms": event.cpu_ms,
             "memory_bytes": event.memory_bytes,
             "digest": digest(said),
+            "variables": None if event.state_lost else event.variables,
         }
     )

@@ -8,6 +8,7 @@ from rlm_worker.calls import read_signature
 from rlm_worker.contracts import Budget, JobSpec, JsonObject, digest
 from rlm_worker.contracts.job import ModelDriver
 from rlm_worker.contracts.trace import ChildFinished, ChildStarted
+from rlm_worker.crashpoints import crash_here
 from rlm_worker.endings import Ending, Exhausted, Submitted, Waits
 from rlm_worker.errors import BadCall, MustPark, SubcallFailed
 from rlm_worker.execution import Execution
@@ -64,11 +65,13 @@ class Children:
         if begun is None:
             begun = self._begin(at, key, task, schema, budget=self._carve(payload.get("budget") or {}))
             await self._bench.writer.write(begun)
+        crash_here("child.after_start")
         spec = self._child_spec(begun, schema, payload)
         ending = await self._run(spec, begun.child_id, self._child_meter(begun, spec.budget))
         if isinstance(ending, Waits):
             raise MustPark(ending.reason, ending.detail, not_before=ending.not_before)
         finished = _finished(begun, ending)
+        crash_here("child.before_record")
         await self._bench.writer.write(finished)
         return finished
 

@@ -44,6 +44,8 @@ class Execution:
         self.iteration = recorded.iteration
         self.live = live
         self.missing: list[str] = []
+        #: Times that the cell read when it ran before: it reads them first.
+        self.clock = tuple(recorded.clock)
         self._children = _Served[str, ChildStarted](recorded.children)
         # Equal calls under way at once had one outcome: a cell that finished asks for no more than there is.
         self._outcomes = _Served[str, Outcome](recorded.outcomes, last_is_shared=not live)

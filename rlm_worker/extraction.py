@@ -71,7 +71,7 @@ class _Call:
 
     async def _asked(self, node: NodeJournal) -> SubcallFinished | None:
         try:
-            model = self._bench.models.get(self._name)
+            model = self._bench.model(self._name)
         except ModelError:
             return None
         for inputs, tokens in self._sizes(node):

@@ -10,6 +10,7 @@ import sandbox
 from rlm_worker.cells import network_of
 from rlm_worker.contracts import JobSpec, JsonObject, digest
 from rlm_worker.contracts.job import Dimension
+from rlm_worker.contracts.keeping import ClockRead
 from rlm_worker.contracts.trace import (
     DraftRecorded,
     HostCallFinished,
@@ -112,6 +113,11 @@ class HostCalls:
                 asked = _asked(payload) if name == "network" else None
                 await self._record(at, name, payload_digest, told, error=str(refusal), request=asked)
             raise
+
+    def keep_clock(self, at: Execution, read: tuple[int, ...]) -> None:
+        """Record what a cell read from its clock, ahead of what it asks next."""
+        if at.live:
+            self._bench.writer.add_later(ClockRead(node=at.node, iteration=at.iteration, read=read))
 
     async def _record(
         self,

@@ -14,7 +14,7 @@ from typing import Any
 import sandbox
 from rlm_worker.artifacts import uncollected
 from rlm_worker.config import WorkerSettings
-from rlm_worker.contracts import EvidenceRef, JobResult, JobSpec
+from rlm_worker.contracts import EvidenceRef, JobResult, JobSpec, digest
 from rlm_worker.contracts.gateway import (
     Claimed,
     Gateway,
@@ -176,7 +176,7 @@ class Attempt:
         """Read what earlier attempts recorded; charge the calls whose outcome died with them."""
         await asyncio.to_thread(self._read_trace)
         iterations = sum(len(node.iterations) for node in self._journal.nodes.values())
-        self._meter.restore_iterations(iterations)
+        self._meter.restore_iterations(iterations - self._journal.inherited_iterations)
         lost = [_lost(open_) for open_ in self._journal.open.values()]
         for event in lost:
             self._meter.charge(event.ordinal)
@@ -185,6 +185,7 @@ class Attempt:
             worker_id=self._parts.worker_id,
             resumed_iterations=iterations,
             versions=_versions(),
+            spec_digest=digest(self._spec.model_dump(mode="json")),
         )
         await self._writer.write(started, *lost)
 
@@ -198,8 +199,16 @@ class Attempt:
                 check_link(record, seq=seq, prev=head)
                 event = record.typed()
                 self._journal.fold(event)
-                self._meter.restore(event)
+                self._restore(event, seq)
                 seq, head = seq + 1, record.hash
+
+    def _restore(self, event: TraceEvent, seq: int) -> None:
+        """Count what earlier attempts spent, and nothing of a past that another job has paid for."""
+        inherited = self._journal.inherited_events
+        if seq > inherited or not inherited:
+            self._meter.restore(event)
+        elif seq == inherited:
+            self._journal.close_past()
 
     async def _against_orders(self) -> Ending:
         """Run the REPL until it ends, a stop arrives, or the lease is lost: whichever is first."""
@@ -313,6 +322,7 @@ class Attempt:
             )
         crash_here("settle.before")
         await self._deliver(redact(result))
+        crash_here("settle.after")
         return result
 
     async def _close_holds(self) -> list[SubcallLost | ModelAnswered]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from rlm_worker.contracts import JsonObject
 from rlm_worker.contracts.course import NoProgress, RolledOver
+from rlm_worker.contracts.keeping import ClockRead, Forked
 from rlm_worker.contracts.limits import AnswerExtracted, Parked
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
@@ -55,6 +56,8 @@ class Recorded:
     refusals: dict[tuple[str, str, int], HostCallFinished] = field(default_factory=dict)
     steers: list[SteerObserved] = field(default_factory=list)
     proposals: list[Proposal] = field(default_factory=list)
+    #: Times that the cell read, in the form in which its sandbox takes them again.
+    clock: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -95,6 +98,9 @@ class Journal:
         self.sealed: dict[str, EvidenceSealed] = {}
         self.collected: ArtifactsCollected | None = None
         self.attempts = 0
+        #: Iterations, and events after the first, that belong to the job whose past this one shares.
+        self.inherited_iterations = 0
+        self.inherited_events = 0
         self.next_ordinal = 1
         self.steer_seen = 0
         #: The last order to stop that was recorded as seen.
@@ -107,6 +113,11 @@ class Journal:
     def below(self, child_id: str) -> list[TraceEvent]:
         """What a child and its own children have recorded."""
         return [event for event in self._children if f"{event.node}.".startswith(f"{child_id}.")]
+
+    def close_past(self) -> None:
+        """The shared past is read: what it left open was its own job's to settle."""
+        self.open.clear()
+        self.inherited_iterations = sum(len(node.iterations) for node in self.nodes.values())
 
     def take_ordinal(self) -> int:
         """A number no other call of this job has."""
@@ -208,6 +219,15 @@ class Journal:
                 self.collected = event
             case AttemptStarted():
                 self.attempts = max(self.attempts, event.attempt)
+            case _:
+                self._fold_kept(event)
+
+    def _fold_kept(self, event: TraceEvent) -> None:
+        match event:
+            case ClockRead():
+                self.nodes[event.node].at(event.iteration).clock.extend(event.read)
+            case Forked():
+                self.inherited_events = event.inherited
             case _:
                 pass
 

@@ -8,14 +8,15 @@ from rlm_worker.artifacts import collect_artifacts
 from rlm_worker.cells import LIMIT_ERRORS, run_cell, session_policy
 from rlm_worker.children import Children
 from rlm_worker.closing import Closing, CutShort, exhausted_by
+from rlm_worker.comparing import difference
 from rlm_worker.contracts import JobSpec
 from rlm_worker.contracts.gateway import Steer
 from rlm_worker.contracts.job import RecordingDriver as RecordingDriverSpec
+from rlm_worker.contracts.keeping import Diverged
 from rlm_worker.contracts.trace import (
     CellFinished,
     CellProposed,
     CellRejected,
-    Diverged,
     SandboxOpened,
     SteerObserved,
 )
@@ -288,11 +289,16 @@ class Repl:
 
     async def _execute(self, iteration: int, code: str, *, live: bool) -> CellFinished:
         assert self._session is not None
-        recorded = self._journal.at(iteration)
-        at = Execution(recorded, node=self.node, live=live)
-        seconds = self.spec.sandbox_policy.cell_seconds
+        at = Execution(self._journal.at(iteration), node=self.node, live=live)
         with self.closing.stopping(self._session):
-            cell = await run_cell(self._session, code, at=at, answer=self.host.answer, seconds=seconds)
+            cell = await run_cell(
+                self._session,
+                code,
+                at=at,
+                answer=self.host.answer,
+                seconds=self.spec.sandbox_policy.cell_seconds,
+                keep_clock=self.host.keep_clock,
+            )
         self._storm = self.host.watch.take()
         return cell
 
@@ -339,14 +345,15 @@ class Repl:
             raise JobFailed(
                 "sandbox_fatal", f"rebuilding iteration {before.iteration} failed: {again.error_message}"
             )
-        if again.digest != before.digest:
+        apart = difference(before, again)
+        if apart is not None:
             await self.bench.writer.write(
                 Diverged(
                     node=self.node,
                     iteration=before.iteration,
                     expected=before.digest,
                     got=again.digest,
-                    detail="a re-executed cell printed or raised something else than before",
+                    detail=f"a re-executed cell differs from its record, {apart}",
                 )
             )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import sandbox
 from rlm_worker.cells import run_cell, session_policy
 from rlm_worker.children import Children
+from rlm_worker.comparing import difference
 from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import JobSpec, JsonObject, TraceRecord
 from rlm_worker.contracts.gateway import RecordAnswer, RecordRequest
@@ -152,23 +153,14 @@ def _last_draft(node: NodeJournal) -> JsonObject | None:
 def _divergence(recorded: Recorded, again: CellFinished, at: Execution) -> Divergence | None:
     """Where a cell did something else than before; a cell that died in its SUBMIT has only that to compare."""
     before, iteration = recorded.finished, recorded.iteration
-    if not at.missing and (before is None or before.digest == again.digest):
-        return None
-    if at.missing or before is None:
+    if at.missing:
         return Divergence(
             iteration=iteration, what="host call", expected="a recorded answer", got=at.missing[0]
         )
-    for what in ("outcome", "stdout", "stderr", "error_type", "error_message", "error_line"):
-        expected, got = str(getattr(before, what)), str(getattr(again, what))
-        if expected != got:
-            return Divergence(iteration=iteration, what=what, **_first_difference(expected, got))
-    return Divergence(iteration=iteration, what="digest", expected=before.digest, got=again.digest)
-
-
-def _first_difference(expected: str, got: str) -> dict[str, str]:
-    place = next((i for i, pair in enumerate(zip(expected, got, strict=False)) if pair[0] != pair[1]), None)
-    start = max(0, (place if place is not None else min(len(expected), len(got))) - 20)
-    return {"expected": expected[start : start + 120], "got": got[start : start + 120]}
+    apart = None if before is None else difference(before, again)
+    if apart is None:
+        return None
+    return Divergence(iteration=iteration, what=apart.what, expected=apart.expected, got=apart.got)
 
 
 def _changed_evidence(spec: JobSpec, journal: Journal, evidence: EvidenceKeeper | None) -> tuple[str, ...]:

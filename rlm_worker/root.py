@@ -66,6 +66,7 @@ class RootModel:
 
     async def _once(self, iteration: int, messages: Sequence[Message]) -> str:
         """One request under a hold of its own; the outcome is recorded whatever it is."""
+        crash_here("turn.before_hold")
         ordinal, hold = await self._hold(iteration, messages)
         try:
             with self._bench.waiting.call():
@@ -87,6 +88,7 @@ class RootModel:
             cached_input_tokens=completion.usage.cached_input_tokens,
             cost_usd=completion.cost_usd,
         )
+        crash_here("turn.before_record")
         await self._answered(iteration, ordinal, spend=spend, text=completion.text)
         crash_here("turn.after_answer")
         return completion.text
@@ -122,7 +124,7 @@ class RootModel:
 
     async def _hold(self, iteration: int, messages: Sequence[Message]) -> tuple[int, Hold]:
         try:
-            model = self._bench.models.get(self._name)
+            model = self._bench.model(self._name)
         except ModelError as error:
             raise JobFailed("model_error", str(error)) from error
         guess = model.estimate(messages, max_output_tokens=self._bench.settings.turn_output_tokens)

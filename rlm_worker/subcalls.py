@@ -130,6 +130,7 @@ class Subcalls:
         self._bench.waiting.check()
         with self._under_way([call]):
             async with self._bench.limiter:
+                crash_here("subcall.before_hold")
                 pending = self._hold(call, self._model(call))
                 await self._bench.writer.write(started(at, pending))
                 finished = await self._ask(at, pending)
@@ -234,7 +235,7 @@ class Subcalls:
 
     def _model(self, call: Call) -> Model:
         try:
-            return self._bench.models.get(call.model)
+            return self._bench.model(call.model)
         except ModelError as error:
             raise NotAsked(str(error)) from error
 

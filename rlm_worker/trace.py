@@ -9,6 +9,7 @@ from typing import Protocol
 from rlm_worker.contracts.gateway import GatewayDown, GatewayRefused, RecordAnswer, RecordRequest
 from rlm_worker.contracts.result import TraceRef
 from rlm_worker.contracts.trace import TraceEvent, TraceRecord, link
+from rlm_worker.crashpoints import crash_at_write
 from rlm_worker.errors import LostAuthority
 from rlm_worker.redaction import redact
 
@@ -153,7 +154,9 @@ class TraceWriter:
         give_up = time.monotonic() + self._patience
         while True:
             try:
+                crash_at_write("journal.before", (record.kind for record in request.records))
                 self._gateway.record(request)
+                crash_at_write("journal.after", (record.kind for record in request.records))
             except GatewayDown:
                 if time.monotonic() >= give_up:
                     raise

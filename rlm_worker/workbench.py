@@ -10,8 +10,10 @@ from rlm_worker.citations import CitationBook
 from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import JobSpec
 from rlm_worker.contracts.job import ModelDriver
+from rlm_worker.contracts.limits import ModelPriced
 from rlm_worker.contracts.trace import SubcallFinished
 from rlm_worker.journal import Journal
+from rlm_worker.models import Model
 from rlm_worker.trace import TraceWriter
 from rlm_worker.waiting import Waiting
 
@@ -39,6 +41,7 @@ class Workbench:
         #: Where what jobs made is kept, by content; nowhere on some workers.
         self.artifacts = artifacts
         self.models = Models(settings)
+        self._priced: set[str] = set()
         root = (spec.driver.model,) if isinstance(spec.driver, ModelDriver) else ()
         #: Models that a cell may name in predict(); the first is the default.
         self.predict_models = (spec.sub_model, *root)
@@ -49,6 +52,27 @@ class Workbench:
         self.under_way: dict[str, asyncio.Future[SubcallFinished]] = {}
         #: Every sandbox of the tree, so that a stop reaches all of them at once.
         self.sessions: set[sandbox.Session] = set()
+
+    def model(self, name: str) -> Model:
+        """The model of this name. What it is charged by enters the record before its first hold of this attempt."""
+        found = self.models.get(name)
+        if name not in self._priced:
+            self._priced.add(name)
+            row = found.price_row()
+            self.writer.add(
+                ModelPriced(
+                    model=name,
+                    source=row.source,
+                    version=row.version,
+                    provider=row.provider,
+                    listed_as=row.model,
+                    input_usd=row.input_usd,
+                    output_usd=row.output_usd,
+                    cached_input_usd=row.cached_input_usd,
+                    row=row.text,
+                )
+            )
+        return found
 
     def kill_now(self) -> None:
         """Kill every sandbox of the tree at once, from any thread, without waiting: for when the loop may be stuck."""

@@ -12,7 +12,7 @@ from sandbox.errors import (
     SessionEnded,
     UnsendableAnswer,
 )
-from sandbox.events import CellError, Draft, Event, Finished, HostCall, KillReport, Output, Submit
+from sandbox.events import CellError, ClockRead, Draft, Event, Finished, HostCall, KillReport, Output, Submit
 from sandbox.guest.frames import JsonObject, JsonValue
 from sandbox.network import NetworkRefused, Proxy
 from sandbox.policy import ArtifactLimits, Limits, Mount, Network, Policy
@@ -24,6 +24,7 @@ __all__ = [
     "ArtifactLimits",
     "Box",
     "CellError",
+    "ClockRead",
     "Collected",
     "Draft",
     "Event",

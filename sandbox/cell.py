@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from sandbox.ending import Cause
 from sandbox.escaping import escape_controls
-from sandbox.events import Event, Finished, HostCall, Outcome, Output, Stream
+from sandbox.events import ClockRead, Event, Finished, HostCall, Outcome, Output, Stream
 from sandbox.protocol import Done
 
 _HELD_BYTES = 64 << 20
@@ -74,7 +74,7 @@ class RunningCell:
             "stdout": Capture(kept_bytes=output_bytes),
             "stderr": Capture(kept_bytes=output_bytes),
         }
-        self.events: asyncio.Queue[HostCall | Finished | _Unread] = asyncio.Queue()
+        self.events: asyncio.Queue[HostCall | ClockRead | Finished | _Unread] = asyncio.Queue()
         self._last: _Unread | None = None
         # Host call id -> the guest's own id for it.
         self.open_calls: dict[int, int] = {}
@@ -85,6 +85,7 @@ class RunningCell:
         self.finished = asyncio.Event()
         # Calls that nobody declared, answered by the host itself.
         self.turned_away = 0
+        self.times_read = 0
         self.is_timed_out = False
         self.is_interrupted = False
 
@@ -96,7 +97,7 @@ class RunningCell:
                 self.events.put_nowait(self._last)
             self._last.text.write(text)
 
-    def tell(self, event: HostCall | Finished) -> None:
+    def tell(self, event: HostCall | ClockRead | Finished) -> None:
         self._last = None
         self.events.put_nowait(event)
 
@@ -159,5 +160,6 @@ class RunningCell:
             state_lost=cause is not None,
             detail=cause.detail if cause else "",
             limit=cause.limit if cause else None,
+            variables=done.variables if done else {},
         )
         self.tell(ending)

@@ -1,6 +1,6 @@
 """What a running cell tells its host, and how killing a session ended: values only."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from sandbox.guest.frames import JsonObject
@@ -25,6 +25,13 @@ class HostCall:
     call_id: int
     name: str
     payload: JsonObject
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockRead:
+    """Times that code read from its clock, before whatever it does next: given to `execute` again, it reads them again."""
+
+    read: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +70,11 @@ class Finished:
     detail: str
     # The limit at which the kernel killed the code, when that is how the cell ended.
     limit: Limit | None = None
+    # A digest of each variable that the cell changed; empty where it is gone.
+    variables: dict[str, str] = field(default_factory=dict)
 
 
-Event = Output | HostCall | Finished
+Event = Output | HostCall | ClockRead | Finished
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 
 from sandbox import opening, protocol
@@ -14,7 +14,7 @@ from sandbox.cell import ActiveClock, RunningCell
 from sandbox.channel import Channel
 from sandbox.ending import Cause, describe_exit, limit_of
 from sandbox.errors import PolicyError, SessionBusy, SessionEnded, UnsendableAnswer
-from sandbox.events import Draft, Event, HostCall, KillReport, Outcome, Stream, Submit
+from sandbox.events import ClockRead, Draft, Event, HostCall, KillReport, Outcome, Stream, Submit
 from sandbox.guest.frames import FrameError, JsonObject, JsonValue
 from sandbox.network import CALL, OFF, NetworkRefused
 from sandbox.policy import Policy
@@ -25,6 +25,7 @@ _STALE_FRAMES, _STALE_BYTES = 10_000, 64 << 20
 _TURNED_AWAY = 1_000
 # Between cells so much output is read and dropped before a rest: a flood costs the host next to nothing.
 _IDLE_BYTES, _IDLE_SECONDS = 1 << 20, 0.25
+_TIMES_READ = 1_000_000
 _KILL_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
 _KINDS: dict[str, type[HostCall]] = {"draft": Draft, "submit": Submit}
@@ -122,10 +123,13 @@ class Session:
     # ---------------------------------------------------------------- cells
 
     async def execute(
-        self, code: str, *, deadline_seconds: float, name: str = "cell"
+        self, code: str, *, deadline_seconds: float, name: str = "cell", clock: Sequence[int] = ()
     ) -> AsyncIterator[Event]:
-        """Run one cell; yields its events, the last being Finished. Leaving early kills the session."""
-        order = self._encode(protocol.run_frame(self._cells + 1, code=code, name=name))
+        """Run one cell; yields its events, the last being Finished. Leaving early kills the session.
+
+        A cell that is repeated reads the times of `clock` before true ones.
+        """
+        order = self._encode(protocol.run_frame(self._cells + 1, code=code, name=name, clock=clock))
         cell = self._begin(deadline_seconds)
         try:
             await self._send(order)
@@ -202,7 +206,7 @@ class Session:
                 await asyncio.wait_for(self._gone.wait(), _CLOSE_SECONDS)
             self._end("violation", "the guest closed its channel")
 
-    def _take(self, message: protocol.Call | protocol.Done, *, size: int) -> None:
+    def _take(self, message: protocol.Call | protocol.Clock | protocol.Done, *, size: int) -> None:
         cell = self._cell
         if message.cell > self._cells:
             raise FrameError(f"a frame for cell {message.cell}, which does not exist")
@@ -213,6 +217,11 @@ class Session:
                 raise FrameError("too many frames of cells that have ended")
         elif isinstance(message, protocol.Call):
             self._take_call(cell, message, size=size)
+        elif isinstance(message, protocol.Clock):
+            cell.times_read += len(message.read)
+            if cell.times_read > _TIMES_READ:
+                raise FrameError(f"more than {_TIMES_READ} times read in one cell")
+            cell.tell(ClockRead(read=message.read))
         else:
             self._take_done(cell, message)
 

@@ -7,7 +7,7 @@ from typing import Any
 from controlplane.cli.figures import count, duration, money
 from controlplane.cli.progress import cell_name
 from controlplane.cli.safe import clipped, one_line
-from rlm_worker.contracts import limits
+from rlm_worker.contracts import keeping, limits
 from rlm_worker.contracts import trace as t
 from rlm_worker.contracts.base import Event
 from rlm_worker.contracts.trace import TraceRecord
@@ -106,6 +106,15 @@ def _budget_exhausted(event: t.BudgetExhausted) -> str:
     return f"budget of {event.dimension} used up, {event.spent} of {event.limit}{detail}"
 
 
+def _model_priced(event: limits.ModelPriced) -> str:
+    by = {"free": "free", "set_by_hand": "set by hand", "unknown": "price unknown"}
+    where = by.get(event.source) or f"{event.source} {event.version}, {event.provider}:{event.listed_as}"
+    figures = (
+        "" if not event.input_usd else f", ${event.input_usd} in, ${event.output_usd} out per million tokens"
+    )
+    return f"{one_line(event.model, width=50)} is charged by: {one_line(where)}{figures}"
+
+
 def _parked(event: limits.Parked) -> str:
     until = "" if event.not_before is None else f" until {event.not_before:%Y-%m-%d %H:%M:%S %Z}"
     return f"parked{until} ({event.reason}): {one_line(event.detail)}"
@@ -145,6 +154,17 @@ def _submit_rejected(event: t.SubmitRejected) -> str:
     return "SUBMIT rejected: " + one_line("; ".join(event.errors), width=160)
 
 
+def _forked(event: keeping.Forked) -> str:
+    past = f"{event.iterations} iterations, {event.subcalls} subcalls inherited"
+    return f"forked from {event.source_job_id} at iteration {event.at}: {past}, not charged"
+
+
+def _question_answered(event: keeping.QuestionAnswered) -> str:
+    if not event.ok:
+        return f"question {event.ordinal} has no answer: {one_line(event.error)}"
+    return f"question {event.ordinal} answered by {one_line(event.by, width=40)}: {value_text(event.value)}"
+
+
 _SUMMARIES: dict[type[Event], Callable[[Any], str]] = {
     t.AttemptStarted: _attempt_started,
     t.SandboxOpened: lambda e: f"sandbox {e.backend} ({e.reason}): {', '.join(e.layers)}",
@@ -173,10 +193,15 @@ _SUMMARIES: dict[type[Event], Callable[[Any], str]] = {
     t.SteerObserved: lambda e: f"steer {e.steer_id} observed: {one_line(e.text)}",
     t.StopObserved: lambda e: f"{e.order} observed{': ' + one_line(e.detail) if e.detail else ''}",
     t.StopVerified: _stop_verified,
-    t.Diverged: lambda e: f"DIVERGED at iteration {e.iteration}: {one_line(e.detail)}",
+    keeping.Diverged: lambda e: f"DIVERGED at iteration {e.iteration}: {one_line(e.detail)}",
     t.ArtifactsCollected: _artifacts_collected,
+    keeping.ClockRead: lambda e: f"cell {e.iteration} read the clock {sum(e.read[1::2])} times",
+    keeping.Forked: _forked,
+    keeping.QuestionAsked: lambda e: f"question {e.ordinal} to a person: {one_line(e.question)}",
+    keeping.QuestionAnswered: _question_answered,
     t.AttemptEnded: _attempt_ended,
     limits.Parked: _parked,
+    limits.ModelPriced: _model_priced,
     limits.AnswerExtracted: lambda e: f"answer extracted from the history: {value_text(e.fields)}",
     limits.PromptShortened: lambda e: (
         f"prompt of iteration {e.iteration} shortened to {count(e.kept_characters)} of {count(e.characters)} characters"

@@ -140,6 +140,8 @@ def about(view: JobView) -> RenderableType:
         ),
         ("network", ", ".join(spec.network_policy.allow)),
         ("files kept", "" if view.result is None else _kept(view.result.artifact_refs)),
+        ("forked from", "" if spec.fork is None else f"{spec.fork.job_id} at iteration {spec.fork.at}"),
+        ("forks", ", ".join(view.forks)),
         ("labels", ", ".join(f"{key}={value}" for key, value in spec.labels.items())),
         ("held by", "" if view.lease is None else f"{view.lease.worker_id}, fence {view.lease.fence}"),
         ("by model", _by_model(view)),

@@ -18,7 +18,7 @@ from controlplane.views import JobView
 from rlm_worker.contracts.trace import TraceRecord
 
 #: Events that say nothing a person waits for; the trace has them.
-QUIET_KINDS = frozenset({"subcall_started", "host_call_finished", "model_asked"})
+QUIET_KINDS = frozenset({"subcall_started", "host_call_finished", "model_asked", "clock_read"})
 
 
 class Screen(Protocol):

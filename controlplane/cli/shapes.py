@@ -68,6 +68,8 @@ def job_document(view: JobView, *, whole: bool = False) -> JsonObject:
         "stop": stop_document(view.stop),
         "result": None if view.result is None else view.result.model_dump(mode="json"),
         "receipt_id": view.receipt_id,
+        "forked_from": None if view.spec.fork is None else view.spec.fork.model_dump(mode="json"),
+        "forks": list(view.forks),
         "exit_code": int(exit_of_state(view.state)) if view.is_terminal else None,
     }
     if whole:

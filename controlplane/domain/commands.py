@@ -5,7 +5,7 @@ from typing import Literal
 
 from controlplane.domain.ids import Fence, JobId, StepId, TaskId, TenantId
 from rlm_worker.contracts import Budget, EvidenceRef, JsonObject
-from rlm_worker.contracts.job import ArtifactPolicy, Driver, NetworkPolicy, SandboxPolicy
+from rlm_worker.contracts.job import ArtifactPolicy, Driver, ForkPoint, NetworkPolicy, SandboxPolicy
 from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import FailureClass, Status
 
@@ -28,6 +28,8 @@ class JobRequest:
     network_policy: NetworkPolicy = field(default_factory=NetworkPolicy)
     artifact_policy: ArtifactPolicy = field(default_factory=ArtifactPolicy)
     labels: dict[str, str] = field(default_factory=dict)
+    #: Whose past the job shares; `fork` makes such requests.
+    fork: ForkPoint | None = None
     #: Owner of the job; None means the tenant of the settings.
     tenant_id: str | None = None
     #: Task to which the job is added as a further analyze step; None makes a task for it.
@@ -175,6 +177,25 @@ class SteerJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ForkJob:
+    """Another job shares this one's past, up to an iteration."""
+
+    fork_job_id: JobId
+    at: int
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportJob:
+    """A job that ran in another home is entered here as it ended there."""
+
+    status: Status
+    failure_class: FailureClass | None
+    result_digest: str
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class SettleJob:
     fence: Fence
     status: Status
@@ -204,6 +225,8 @@ JobCommand = (
     | VerifyStop
     | ResumeJob
     | SteerJob
+    | ForkJob
+    | ImportJob
     | SettleJob
     | RejectLateWrite
 )

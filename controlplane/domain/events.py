@@ -219,6 +219,24 @@ class JobSteered:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobForked:
+    kind: ClassVar = "job_forked"
+    job_id: str
+    fork_job_id: str
+    at: int
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobImported:
+    """The job ran elsewhere: its trace and result were brought here whole."""
+
+    kind: ClassVar = "job_imported"
+    job_id: str
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobFinished:
     kind: ClassVar = "job_finished"
     job_id: str
@@ -265,6 +283,8 @@ JobEvent = (
     | JobUnparked
     | JobResumed
     | JobSteered
+    | JobForked
+    | JobImported
     | JobFinished
     | LateWriteRejected
 )

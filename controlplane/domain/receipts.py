@@ -25,6 +25,8 @@ RECEIPTED = frozenset(
         "job_parked",
         "job_unparked",
         "job_steered",
+        "job_forked",
+        "job_imported",
         "late_write_rejected",
         "result_folded",
     }

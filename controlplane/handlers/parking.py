@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
+from controlplane.crashpoints import crash_here
 from controlplane.domain import job
 from controlplane.domain.commands import ParkJob, RejectLateWrite, UnparkJob
 from controlplane.domain.ids import Fence
@@ -21,10 +22,12 @@ def park(desk: Desk, request: ParkRequest) -> ParkAnswer:
     try:
         with desk.store.write() as tx:
             answer = _park(tx, desk, request)
+            crash_here("park.before_commit")
     except FenceStale:
         reject_late_write(desk, request.job_id, RejectLateWrite(fence=Fence(request.fence), what="park"))
         raise
     desk.store.announce()
+    crash_here("park.after_commit")
     return answer
 
 

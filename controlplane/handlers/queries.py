@@ -1,5 +1,6 @@
 """Reading: jobs, tasks and traces as views."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from controlplane.domain.job_state import Parked, Stop
@@ -29,7 +30,14 @@ def job(desk: Desk, job_id: str) -> JobView:
         row = tx.jobs.get(job_id)
         if row is None:
             raise NotFound(f"there is no job {job_id!r}: `custody jobs` lists those that are")
-        return _job_view(tx, row)
+        return replace(_job_view(tx, row), forks=_forks(tx, row))
+
+
+def _forks(tx: Transaction, row: JobRow) -> tuple[str, ...]:
+    """Jobs that share this one's past, as its task's events tell."""
+    events = tx.history.events(row.state.task_id)
+    told = (event.body for event in events if event.kind == "job_forked")
+    return tuple(str(body["fork_job_id"]) for body in told if body["job_id"] == row.state.job_id)
 
 
 def jobs(desk: Desk, *, limit: int, state: str | None = None, before: str | None = None) -> list[JobView]:

@@ -26,19 +26,34 @@ from controlplane.handlers.apply import apply_task
 from controlplane.ports import Desk, JobRow, TaskRow, Transaction
 from controlplane.schemas import checker
 from rlm_worker.contracts import JobSpec, digest
+from rlm_worker.contracts.job import ModelDriver
 
 
 def submit(desk: Desk, request: JobRequest) -> str:
     """Enter a job and return its id. The same `job_id` with the same request again changes nothing."""
+    _refuse_unpriced(desk, request)
     with desk.store.write() as tx:
         known = None if request.job_id is None else tx.jobs.get(request.job_id)
         spec = _spec(desk, request, known=known)
         if known is not None:
             return _same(known, spec)
-        _enter(tx, desk, spec, adds_step=request.task_id is not None)
+        enter(tx, desk, spec, adds_step=request.task_id is not None)
     desk.store.announce()
     crash_here("submit.after_commit")
     return spec.job_id
+
+
+def _refuse_unpriced(desk: Desk, request: JobRequest) -> None:
+    """A limit in money means nothing for a model whose price nobody knows."""
+    if request.budget.max_cost_usd is None:
+        return
+    root = (request.driver.model,) if isinstance(request.driver, ModelDriver) else ()
+    for model in (*root, request.sub_model):
+        if not desk.is_priced(model):
+            raise InvalidRequest(
+                f"the price of model {model!r} is unknown, and the job has a limit in money: "
+                "limit tokens instead, or set CUSTODY_MODEL_PRICE=IN/OUT in dollars per million tokens"
+            )
 
 
 def _spec(desk: Desk, request: JobRequest, *, known: JobRow | None) -> JobSpec:
@@ -74,7 +89,10 @@ def _same(known: JobRow, spec: JobSpec) -> str:
     return spec.job_id
 
 
-def _enter(tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool) -> None:
+def enter(
+    tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool = False, is_ready: bool = True
+) -> JobRow:
+    """Enter a job into the caller's transaction, with its wake-up when it is to be worked on."""
     task_row = tx.tasks.get(spec.task_id)
     if task_row is None and adds_step:
         raise NotFound(f"there is no task {spec.task_id!r}: submit without --task to start a new one")
@@ -104,7 +122,9 @@ def _enter(tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool) -> No
         updated_ms=tx.now_ms,
     )
     tx.jobs.add(entered, spec=spec.model_dump_json())
-    tx.outbox.add(spec.job_id, generation=entered.state.generation)
+    if is_ready:
+        tx.outbox.add(spec.job_id, generation=entered.state.generation)
+    return entered
 
 
 def _plan(state: TaskState, spec: JobSpec) -> list[TaskEvent]:

@@ -108,6 +108,15 @@ class RecordingDriver(Contract):
 Driver = Annotated[ModelDriver | PlaybookDriver | RecordingDriver, Field(discriminator="kind")]
 
 
+class ForkPoint(Contract):
+    """Whose past a job shares: the cells up to an iteration, with everything they were answered."""
+
+    job_id: Name
+    at: Positive
+    #: The job whose seed the shared cells ran with: the first of a line of forks.
+    seed_job_id: Name
+
+
 class JobSpec(Contract):
     """One bounded RLM question. Immutable once submitted."""
 
@@ -130,6 +139,7 @@ class JobSpec(Contract):
     driver: Driver
     sub_model: Name
     labels: dict[str, str] = Field(default_factory=dict)
+    fork: ForkPoint | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

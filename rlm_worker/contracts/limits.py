@@ -1,5 +1,6 @@
 """Trace events about limits: what a job waits for, what its calls are priced at, how its answer was had at the end."""
 
+from decimal import Decimal
 from typing import Literal
 
 from pydantic import AwareDatetime
@@ -36,4 +37,20 @@ class AnswerExtracted(Event):
     fields: JsonObject
 
 
-LimitEvent = Parked | PromptShortened | AnswerExtracted
+class ModelPriced(Event):
+    """What a model is charged by in this attempt, written before its first hold: dollars per million tokens."""
+
+    kind: Literal["model_priced"] = "model_priced"
+    model: str
+    source: Literal["free", "set_by_hand", "genai-prices", "unknown"]
+    version: str = ""
+    provider: str = ""
+    listed_as: str = ""
+    input_usd: Decimal | None = None
+    output_usd: Decimal | None = None
+    cached_input_usd: Decimal | None = None
+    #: The whole row of the list, with tiers.
+    row: str = ""
+
+
+LimitEvent = ModelPriced | Parked | PromptShortened | AnswerExtracted

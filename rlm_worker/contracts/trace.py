@@ -11,6 +11,7 @@ from rlm_worker.contracts.base import Event as Event  # noqa: PLC0414 - one plac
 from rlm_worker.contracts.course import NoProgress as NoProgress  # noqa: PLC0414 - one place for all events
 from rlm_worker.contracts.course import RolledOver as RolledOver  # noqa: PLC0414 - one place for all events
 from rlm_worker.contracts.job import Dimension
+from rlm_worker.contracts.keeping import KeptEvent
 from rlm_worker.contracts.limits import LimitEvent
 from rlm_worker.contracts.result import AnsweredBy, ArtifactRef, FailureClass, Proposal, Status
 
@@ -54,6 +55,8 @@ class AttemptStarted(Event):
     #: Iterations taken over from the journal of earlier attempts.
     resumed_iterations: Count = 0
     versions: dict[str, str] = Field(default_factory=dict)
+    #: Of the spec that the attempt works on: the chain holds what was asked, too.
+    spec_digest: str = ""
 
 
 class SandboxOpened(Event):
@@ -130,6 +133,8 @@ class CellFinished(Event):
     memory_bytes: Count = 0
     #: Digest of what a replay must reproduce: outcome, output, error.
     digest: Sha256
+    #: A digest of each variable that the cell changed, empty where it is gone. None: they were not looked at.
+    variables: dict[str, str] | None = None
 
 
 class SubcallStarted(Event):
@@ -272,16 +277,6 @@ class StopVerified(Event):
     survivors: tuple[int, ...] = ()
 
 
-class Diverged(Event):
-    """A re-executed cell did not do what the record says."""
-
-    kind: Literal["diverged"] = "diverged"
-    iteration: Count
-    expected: Sha256
-    got: Sha256
-    detail: str = ""
-
-
 class ArtifactsCollected(Event):
     """What the job left in its workspace and was asked for; the first of what was left out, with the reason."""
 
@@ -326,9 +321,9 @@ TraceEvent = Annotated[
     | SteerObserved
     | StopObserved
     | StopVerified
-    | Diverged
     | ArtifactsCollected
     | AttemptEnded
+    | KeptEvent
     | LimitEvent,
     Field(discriminator="kind"),
 ]

@@ -23,6 +23,7 @@ __all__ = [
     "connect",
     "default_root",
     "default_sub",
+    "is_priced",
 ]
 
 EMBEDDED = "embedded"
@@ -81,6 +82,19 @@ def connect(name: str, *, settings: ModelSettings) -> Model:
         "a server of yours (http://host:port/v1#model-name), or the embedded one (embedded, embedded:NAME; "
         "`custody models list` names them)",
     )
+
+
+def is_priced(name: str, *, settings: ModelSettings) -> bool:
+    """Whether a call to this model has a known price, asked without a key: the list is looked up by provider and name."""
+    try:
+        return connect(name, settings=settings).price_known()
+    except ModelError:
+        from rlm_worker.models.prices import Listed  # noqa: PLC0415  # lazy, see above
+
+    provider, _, model = name.partition(":")
+    if not model or name.startswith(_URL):
+        return False
+    return settings.price is not None or Listed(model, provider_id=provider.removesuffix("-chat")).is_known()
 
 
 def _connect_url(name: str, *, settings: ModelSettings) -> Model:

@@ -11,7 +11,15 @@ from rlm_worker.models.catalogue import CATALOGUE, DEFAULT, CatalogueEntry, find
 from rlm_worker.models.errors import ModelUnavailable, Unreachable
 from rlm_worker.models.hosting import Hosting, OnStart, Use, acquire
 from rlm_worker.models.openai_wire import WireModel, parse_endpoint
-from rlm_worker.models.port import Completion, Estimate, JsonObject, Message, TokenUsage, input_token_bound
+from rlm_worker.models.port import (
+    Completion,
+    Estimate,
+    JsonObject,
+    Message,
+    PriceRow,
+    TokenUsage,
+    input_token_bound,
+)
 from rlm_worker.models.prices import Free
 from rlm_worker.models.settings import ModelSettings
 from rlm_worker.models.shelf import Shelf
@@ -45,6 +53,9 @@ class EmbeddedModel:
 
     def price_known(self) -> bool:
         return True
+
+    def price_row(self) -> PriceRow:
+        return Free().row()
 
     def estimate(
         self, messages: Sequence[Message], *, max_output_tokens: int, schema: JsonObject | None = None

@@ -22,6 +22,7 @@ from rlm_worker.models.port import (
     JsonObject,
     Media,
     Message,
+    PriceRow,
     TokenUsage,
     input_token_bound,
 )
@@ -94,6 +95,9 @@ class WireModel:
 
     def price_known(self) -> bool:
         return self._price.is_known()
+
+    def price_row(self) -> PriceRow:
+        return self._price.row()
 
     def estimate(
         self, messages: Sequence[Message], *, max_output_tokens: int, schema: JsonObject | None = None

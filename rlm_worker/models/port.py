@@ -63,6 +63,21 @@ class Completion:
     raw: JsonValue
 
 
+@dataclass(frozen=True, kw_only=True)
+class PriceRow:
+    """What a model is charged by: dollars per million tokens, and where that stands. Tiers above are in `text`."""
+
+    source: Literal["free", "set_by_hand", "genai-prices", "unknown"]
+    #: Of the price list: the version of the package, and when it was last updated apart from it.
+    version: str = ""
+    provider: str = ""
+    model: str = ""
+    input_usd: Decimal | None = None
+    output_usd: Decimal | None = None
+    cached_input_usd: Decimal | None = None
+    text: str = ""
+
+
 class Model(Protocol):
     """A model bound to the event loop it is first used on. Safe for concurrent calls on that loop."""
 
@@ -72,6 +87,8 @@ class Model(Protocol):
         ...
 
     def price_known(self) -> bool: ...
+
+    def price_row(self) -> PriceRow: ...
 
     def estimate(
         self, messages: Sequence[Message], *, max_output_tokens: int, schema: JsonObject | None = None

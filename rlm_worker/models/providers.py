@@ -4,6 +4,7 @@ The one module that imports pydantic_ai; it is heavy, so nothing imports this mo
 """
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from decimal import Decimal
@@ -43,7 +44,7 @@ from rlm_worker.models.errors import (
 )
 from rlm_worker.models.failures import error_for_status, excerpt
 from rlm_worker.models.openai_wire import TOP_LOGPROBS, parse_endpoint
-from rlm_worker.models.port import Completion, Estimate, JsonObject, Message, TokenUsage
+from rlm_worker.models.port import Completion, Estimate, JsonObject, Message, PriceRow, TokenUsage
 from rlm_worker.models.prices import Listed, Price, SetByHand, estimate
 from rlm_worker.models.settings import ModelSettings
 
@@ -62,6 +63,9 @@ def open_provider(name: str, *, settings: ModelSettings) -> "DirectModel":
     """A model by its provider's name, for example openai:gpt-5.5."""
     provider, _, model_name = name.partition(":")
     provider = _RENAMED.get(provider, provider)
+    if provider == "bedrock":
+        # The one client that takes no number of retries with a request: it reads it when it is made.
+        os.environ["AWS_MAX_ATTEMPTS"] = "1"
     try:
         model = infer_model(f"{provider}:{model_name}")
     except ImportError as error:
@@ -109,6 +113,9 @@ class DirectModel:
 
     def price_known(self) -> bool:
         return self._price.is_known()
+
+    def price_row(self) -> PriceRow:
+        return self._price.row()
 
     def estimate(
         self, messages: Sequence[Message], *, max_output_tokens: int, schema: JsonObject | None = None

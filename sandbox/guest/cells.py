@@ -5,7 +5,6 @@ import asyncio
 import importlib.util
 import inspect
 import linecache
-import random
 import resource
 import sys
 import time
@@ -14,11 +13,13 @@ from collections import deque
 from collections.abc import Coroutine, Mapping
 from typing import Any, Literal
 
+from sandbox.guest import chance, clock
 from sandbox.guest.calls import CellEnd
 from sandbox.guest.failures import describe
 from sandbox.guest.frames import JsonObject
 from sandbox.guest.language import Language
 from sandbox.guest.streams import CellStream, RunningCell, carry_cell_into_threads
+from sandbox.guest.variables import Variables
 
 _REMEMBERED_SOURCES = 256
 _SHOWN_CHARACTERS = 20_000
@@ -37,6 +38,9 @@ class Console:
         self._sources: deque[str] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._cpu_before = 0.0
+        self.clock = clock.CellClock()
+        self._chance = chance.Chance()
+        self._variables = Variables(self._module.__dict__)
 
     def furnish(self, *, evidence_root: str | Mapping[str, str], workspace: str) -> None:
         """Fill the namespace with the names cells may use; touches nothing outside this object."""
@@ -50,20 +54,24 @@ class Console:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
         self._streams = CellStream(1, running=self._running), CellStream(2, running=self._running)
         carry_cell_into_threads()
+        clock.install(self.clock)
+        chance.install(self._chance)
         self._language.enter(self._module.__dict__)
 
     def begin(self, *, seed: int, tools: list[str]) -> None:
         """Learn what the session is for; comes once, before its first cell."""
-        random.seed(seed)
+        self._chance.begin(seed)
         if importlib.util.find_spec("sandbox.guest.names") is not None:
             names = importlib.import_module("sandbox.guest.names")
             names.install_tools(self._module.__dict__, tools)
+        self._variables.own()
 
-    def run(self, code: str, *, name: str, cell: int) -> JsonObject:
-        """Run one cell and say how it ended."""
+    def run(self, code: str, *, name: str, cell: int, clock: list[int]) -> JsonObject:
+        """Run one cell and say how it ended; one that is repeated reads the times of `clock` first."""
         self._running.number = cell
         sys.stdout, sys.stderr = self._streams
         self._cpu_before = time.process_time()
+        self.clock.begin(clock)
         try:
             self._evaluate(code, self._remember(code, f"<{name} {cell}>"))
         except CellEnd:
@@ -91,6 +99,7 @@ class Console:
             "error": failure,
             "cpu_ms": int((time.process_time() - self._cpu_before) * 1000),
             "memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "variables": dict(self._variables.changed()),
         }
 
     def _describe(self, error: BaseException) -> JsonObject:

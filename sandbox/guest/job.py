@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from sandbox.guest.calls import CellEnd
 from sandbox.guest.inputs import plain
 from sandbox.guest.results import Done, in_async_code
-from sandbox.guest.variables import table
+from sandbox.guest.showing import table
 
 Call = Callable[[str, dict[str, Any]], Any]
 

@@ -14,7 +14,7 @@ from types import FrameType
 from sandbox.guest import calls, frames, language
 from sandbox.guest.cells import Console
 from sandbox.guest.fetch import Web
-from sandbox.guest.frames import JsonObject
+from sandbox.guest.frames import JsonObject, JsonValue
 
 _READER_STACK = 512 << 10  # counts against the data limit; the reader needs little
 
@@ -111,10 +111,16 @@ class Runner:
         raise KeyboardInterrupt
 
     def _send_call(self, frame: JsonObject) -> None:
+        self._send_clock(frame["cell"], self._console.clock.take())
         self._channel.send(frame)
         if self._deferred and threading.current_thread() is threading.main_thread():
             self._deferred = False
             raise KeyboardInterrupt
+
+    def _send_clock(self, cell: JsonValue, read: list[int]) -> None:
+        """What the cell read goes ahead of what may follow from it."""
+        if read:
+            self._channel.send({"t": "clock", "cell": cell, "read": [*read]})
 
     def _read_frames(self) -> None:
         """Route answers to those who wait and cells to the main thread; without a host there is nothing left to do."""
@@ -154,7 +160,12 @@ class Runner:
         self._is_interrupted = self._deferred = False
         try:
             self._interruptible = True
-            ending = self._console.run(str(frame["code"]), name=str(frame["name"]), cell=cell)
+            ending = self._console.run(
+                str(frame["code"]),
+                name=str(frame["name"]),
+                cell=cell,
+                clock=_whole_numbers(frame.get("clock")),
+            )
         except KeyboardInterrupt:
             ending = self._console.interrupted()
         finally:
@@ -164,6 +175,7 @@ class Runner:
         self._switchboard.end()
         if self._is_interrupted:
             self._end_children()
+        self._send_clock(cell, self._console.clock.end())
         self._channel.send({"t": "done", "cell": cell, **ending})
 
     def _end_children(self) -> None:
@@ -171,6 +183,10 @@ class Runner:
         if self._has_own_processes and os.getppid() == 1:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(-1, signal.SIGKILL)
+
+
+def _whole_numbers(value: JsonValue) -> list[int]:
+    return [item for item in value if isinstance(item, int)] if isinstance(value, list) else []
 
 
 def furnished_console(

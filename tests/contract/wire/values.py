@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from rlm_worker.contracts import limits
+from rlm_worker.contracts import keeping, limits
 from rlm_worker.contracts import trace as t
 from rlm_worker.contracts.base import Contract
 from rlm_worker.contracts.gateway import (
@@ -34,6 +34,7 @@ from rlm_worker.contracts.job import (
     ArtifactPolicy,
     Budget,
     EvidenceRef,
+    ForkPoint,
     JobSpec,
     ModelDriver,
     NetworkPolicy,
@@ -110,6 +111,7 @@ SPEC = JobSpec(
     driver=ModelDriver(model="openai:gpt-x"),
     sub_model="embedded:qwen",
     labels={"team": "audit"},
+    fork=ForkPoint(job_id="job-0", at=4, seed_job_id="job-0"),
 )
 
 RESULT = JobResult(
@@ -157,7 +159,9 @@ RESULT = JobResult(
 
 _CALL = {"node": "child.3", "iteration": 2, "ordinal": 7}
 EVENTS: tuple[t.TraceEvent, ...] = (
-    t.AttemptStarted(attempt=2, worker_id="w1", resumed_iterations=3, versions={"custody": "0.1.0"}),
+    t.AttemptStarted(
+        attempt=2, worker_id="w1", resumed_iterations=3, versions={"custody": "0.1.0"}, spec_digest=A
+    ),
     t.SandboxOpened(backend="namespaces", layers=("pid-ns", "seccomp"), reason="resume"),
     t.EvidenceSealed(name="src", content_digest=A, changed=True),
     t.ModelAsked(**_CALL, model="openai:gpt-x", prompt_digest=B, hold=HOLD),
@@ -182,7 +186,9 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         cpu_ms=12,
         memory_bytes=1_000,
         digest=C,
+        variables={"rows": "65abe9211b46", "gone": ""},
     ),
+    keeping.ClockRead(node="child.3", iteration=2, read=(1_700_000_000_000_000_000, 1, 512, 3)),
     t.SubcallStarted(
         **_CALL,
         key=A,
@@ -244,14 +250,43 @@ EVENTS: tuple[t.TraceEvent, ...] = (
     t.SteerObserved(iteration=2, steer_id=4, text="only 2024"),
     t.StopObserved(order="kill", detail="enough"),
     t.StopVerified(kill_ms=18, survivors=(12,)),
-    t.Diverged(iteration=2, expected=A, got=B, detail="stdout differs"),
+    keeping.Diverged(iteration=2, expected=A, got=B, detail="stdout differs"),
     t.ArtifactsCollected(
         artifacts=(ArtifactRef(path="out/a.csv", digest=A, size_bytes=7),),
         skipped=("huge: it holds too many bytes",),
         skipped_total=3,
     ),
+    keeping.Forked(
+        source_job_id="job-0",
+        at=4,
+        source_events=31,
+        source_head=A,
+        inherited=29,
+        iterations=4,
+        subcalls=6,
+        input_tokens=101,
+        output_tokens=7,
+        cost_usd=Decimal("0.00045"),
+    ),
+    keeping.QuestionAsked(
+        **_CALL, key=A, question="Which year?", answer_schema={"type": "integer"}, until_ms=1_700_000_000_000
+    ),
+    keeping.QuestionAnswered(
+        **_CALL, key=A, ok=True, value=2024, by="ada", answered_ms=1_700_000_000_001, error="none"
+    ),
     t.AttemptEnded(
         attempt=2, status="failed", answered_by="nobody", failure_class="model_error", message="no route"
+    ),
+    limits.ModelPriced(
+        model="openai:gpt-4o-mini",
+        source="genai-prices",
+        version="0.2.2",
+        provider="openai",
+        listed_as="gpt-4o-mini",
+        input_usd=Decimal("0.15"),
+        output_usd=Decimal("0.6"),
+        cached_input_usd=Decimal("0.075"),
+        row="$0.15/input MTok, $0.6/output MTok",
     ),
     limits.AnswerExtracted(iteration=4, fields={"answer": "é"}),
     limits.PromptShortened(node="child.3", iteration=4, characters=90_000, kept_characters=44_000),
@@ -265,7 +300,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
 RECORDS = (
     t.link(EVENTS[0], seq=0, at_ms=1_700_000_000_000, prev=t.GENESIS),
     t.link(
-        EVENTS[9],
+        EVENTS[10],
         seq=1,
         at_ms=1_700_000_000_001,
         prev=t.link(EVENTS[0], seq=0, at_ms=1_700_000_000_000, prev=t.GENESIS).hash,

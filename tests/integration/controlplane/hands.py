@@ -44,7 +44,8 @@ def a_request(**fields: Any) -> JobRequest:
         "output_schema": fields_schema("answer: str"),
         "budget": Budget(max_subcalls=10),
         "driver": PlaybookDriver(name="test", source="SUBMIT(answer='x')"),
-        "sub_model": "nobody",
+        # On loopback: its calls are free, so that a limit in money can be set.
+        "sub_model": "http://127.0.0.1:9/v1#nobody",
     }
     return JobRequest(**{**given, **fields})
 

@@ -73,6 +73,7 @@ def _least(variant: type[Event]) -> dict[str, object]:
         "dimension": "tokens",
         "order": "stop",
         "reason": "rate_limited",
+        "source": "free",
         "status": "failed",
         "answered_by": "nobody",
         "failure_class": "model_error",
@@ -85,13 +86,17 @@ def _least(variant: type[Event]) -> dict[str, object]:
         "ok": True,
         **dict.fromkeys(("number", "covers_to", "tokens_before", "tokens_after", "trace_events"), 1),
         **dict.fromkeys(("brief_digest", "left_out_digest"), t.GENESIS),
+        "read": (1, 1),
+        "answer_schema": {},
     }
     found: dict[str, object] = {}
     for name, field in variant.model_fields.items():
         if not field.is_required():
             continue
         digests = {"key", "digest", "prompt_digest", "payload_digest", "content_digest", "expected", "got"}
+        digests |= {"source_head"}
         numbers = {"iteration", "ordinal", "attempt", "steer_id", "kill_ms", "stdout_bytes", "stderr_bytes"}
+        numbers |= {"at", "source_events", "inherited"}
         numbers |= {"characters", "kept_characters"}
         found[name] = golden.KEY if name in digests else 1 if name in numbers else stock.get(name, "x")
     return found
@@ -284,6 +289,8 @@ def test_the_json_of_a_job_is_stable():
         "stop",
         "result",
         "receipt_id",
+        "forked_from",
+        "forks",
         "exit_code",
         "spec",
     ]

@@ -1,0 +1,124 @@
+"""`custody export`, `import` and `verify`: a job as a file that stands for itself."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from controlplane.adapters.trace_files import TraceFile, TraceHeader, verified, write_trace
+from controlplane.bootstrap import App
+from controlplane.cli.exits import Exit, Refusal
+from controlplane.cli.figures import counted
+from controlplane.cli.flags import home_flag, job_argument, json_flag
+from controlplane.cli.home import opened
+from controlplane.cli.orders import operator
+from controlplane.cli.shapes import write_json
+from controlplane.cli.watch import pages
+from controlplane.views import JobView
+from rlm_worker.contracts.trace import TraceRecord
+
+
+@click.command()
+@job_argument
+@click.option(
+    "--out",
+    "-o",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="FILE.jsonl or FILE.jsonl.gz",
+)
+@json_flag
+@home_flag
+def export(job_id: str, *, out: Path, as_json: bool, home: str | None) -> None:
+    """Write a job's spec, trace and result to a file: enough to verify and replay it anywhere.
+
+    JSON keys: job_id, events, head, file.
+    """
+    with opened(home) as app:
+        view = app.job(job_id)
+        header = TraceHeader(
+            spec=view.spec,
+            state=view.state,
+            result=view.result,
+            events=view.trace_events,
+            head=view.trace_head,
+        )
+        write_trace(out, header, _until(app, view))
+    if as_json:
+        write_json(
+            {"job_id": view.job_id, "events": view.trace_events, "head": view.trace_head, "file": str(out)}
+        )
+    else:
+        click.echo(f"job {view.job_id}: {counted(view.trace_events, 'event')} written to {out}")
+
+
+def _until(app: App, view: JobView) -> Iterator[TraceRecord]:
+    """The trace as long as the view says it is: a working job's grows while it is read."""
+    for record in pages(app, view.job_id, after=0):
+        if record.seq >= view.trace_events:
+            return
+        yield record
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@json_flag
+@home_flag
+def import_(file: Path, *, as_json: bool, home: str | None) -> None:
+    """Enter a job from an exported file into this home, to be read, verified and replayed here.
+
+    JSON keys: job_id, events, imported (false: it was here already).
+    """
+    with TraceFile(file) as trace, opened(home, must_exist=False) as app:
+        header = trace.header
+        if header.result is None:
+            raise Refusal(
+                f"job {header.spec.job_id} had not ended when it was exported: export it again when it has."
+            )
+        is_new = app.import_job(header.spec, header.result, verified(trace), by=operator())
+    if as_json:
+        write_json({"job_id": header.spec.job_id, "events": header.events, "imported": is_new})
+    else:
+        said = f"imported with {counted(header.events, 'event')}" if is_new else "is here already"
+        click.echo(f"job {header.spec.job_id} {said}")
+
+
+@click.command()
+@click.argument("job_or_file", metavar="JOB|FILE")
+@json_flag
+@home_flag
+def verify(job_or_file: str, *, as_json: bool, home: str | None) -> int:
+    """Check the hash chain of a job, or of an exported file alone: no home, no database, no sandbox is needed.
+
+    Exits 4 and names the first place that does not hold. JSON keys: job_id, events, head, chain.
+    """
+    job_id, events, head = (
+        _verify_file(Path(job_or_file)) if is_file(job_or_file) else _verify_job(job_or_file, home)
+    )
+    if as_json:
+        write_json({"job_id": job_id, "events": events, "head": head, "chain": "whole"})
+    else:
+        click.echo(
+            f"trace of {job_id}: {counted(events, 'event')}, the chain is whole and ends in {head[:16]}"
+        )
+    return Exit.ANSWERED
+
+
+def is_file(name: str) -> bool:
+    """Whether a file is meant and no job: ids of jobs hold neither a dot nor a slash."""
+    return ("." in name or "/" in name) and Path(name).is_file()
+
+
+def _verify_file(path: Path) -> tuple[str, int, str]:
+    with TraceFile(path) as trace:
+        events = sum(1 for _ in verified(trace))
+        return trace.header.spec.job_id, events, trace.header.head
+
+
+def _verify_job(name: str, home: str | None) -> tuple[str, int, str]:
+    with opened(home) as app:
+        view = app.job(name)
+        events = app.verify_trace(view.job_id)
+        app.verify_receipts(view.task_id)
+        return view.job_id, events, view.trace_head
