@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from pydantic import JsonValue
@@ -42,7 +42,7 @@ def session_policy(spec: JobSpec, *, calls: frozenset[str]) -> sandbox.Policy:
     if wanted.required_layers is not None:
         asked["required_layers"] = frozenset(wanted.required_layers)
     return sandbox.Policy(
-        evidence=tuple(sandbox.Mount(source=ref.location, target=ref.name) for ref in spec.input_artifacts),
+        evidence=tuple(_mounts(spec)),
         calls=calls,
         limits=limits,
         seed=int(digest([spec.job_id])[:8], 16),
@@ -51,6 +51,14 @@ def session_policy(spec: JobSpec, *, calls: frozenset[str]) -> sandbox.Policy:
         artifacts=_artifact_limits(spec),
         **asked,
     )
+
+
+def _mounts(spec: JobSpec) -> Iterator[sandbox.Mount]:
+    """The evidence, and beside it what is known about it."""
+    for ref in spec.input_artifacts:
+        yield sandbox.Mount(source=ref.location, target=ref.name)
+        if ref.reading is not None:
+            yield sandbox.Mount(source=ref.reading.location, target=f".reading/{ref.name}")
 
 
 def network_of(spec: JobSpec) -> sandbox.Network:

@@ -5,7 +5,7 @@ import importlib.util
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -23,7 +23,7 @@ _SECONDS = 120.0
 _MEMORY = 768 << 20
 _AT_ONCE = 2
 #: What a conversion needs that the standard library lacks: a package, mounted for it alone.
-_LIBRARIES: dict[How, str] = {"pdf": "pypdf", "parquet": "pyarrow"}
+_LIBRARIES: dict[str, str] = {"pdf": "pypdf", "parquet": "pyarrow"}
 _EXTRAS = {"pyarrow": "pip install 'custody[parquet]'", "pypdf": "pip install pypdf"}
 
 OpenSession = Callable[[sandbox.Policy], Awaitable[sandbox.Session]]
@@ -34,7 +34,8 @@ class Order:
     """A document, and how it becomes text."""
 
     source: Path
-    how: How
+    #: One of How.
+    how: str
 
 
 class Facts(Contract):
@@ -51,7 +52,7 @@ class Form:
     """A text form on the host, or why there is none."""
 
     file: Path | None = None
-    facts: Facts = Facts()
+    facts: Facts = field(default_factory=Facts)
     error: str = ""
 
 
@@ -89,7 +90,8 @@ class _Maker:
         return list(await asyncio.gather(*(self._convert(order) for order in orders)))
 
     async def _convert(self, order: Order) -> Form:
-        assert order.how in get_args(How)
+        if order.how not in get_args(How):
+            return Form(error=f"not converted: nobody knows how {order.how!r} becomes text")
         async with self._slots:
             try:
                 paths = await asyncio.to_thread(self._library_paths, order.how)
@@ -126,7 +128,7 @@ class _Maker:
             return Form(error="not converted: the conversion left no text form")
         return await asyncio.to_thread(_checked, made["text"], made["facts.json"])
 
-    def _library_paths(self, how: How) -> tuple[str, ...]:
+    def _library_paths(self, how: str) -> tuple[str, ...]:
         """A folder with the one package that a conversion needs, and no other of this installation."""
         name = _LIBRARIES.get(how)
         if name is None:
@@ -160,7 +162,7 @@ def _own_copy(package: Path, libraries: Path) -> Path:
     return folder
 
 
-async def _run(session: sandbox.Session, how: How) -> sandbox.Finished:
+async def _run(session: sandbox.Session, how: str) -> sandbox.Finished:
     code = (
         "from sandbox.guest.conversion.start import convert\n"
         f"convert({how!r}, source='/evidence/document', folder='/workspace', max_bytes={MAX_TEXT_BYTES})\n"

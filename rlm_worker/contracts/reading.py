@@ -103,3 +103,23 @@ class ReadingIndex(Contract):
 
 
 _NOTHING = FileFacts()
+
+
+class ManifestEntry(Contract):
+    """One file of evidence, as a person is shown it."""
+
+    path: str
+    kind: str
+    size_bytes: Count
+    #: Of its content; None until a job has sealed it. A file that could not be read says so instead.
+    digest: str | None = None
+    encoding: str | None = None
+    rows: Count | None = None
+    pages: Count | None = None
+    is_converted: bool = False
+    note: str = ""
+
+
+def is_text_kind(kind: str) -> bool:
+    """Whether files of a media type are read as text as they lie."""
+    return kind.startswith("text/") or kind.endswith(("json", "jsonl", "xml", "yaml", "toml"))
