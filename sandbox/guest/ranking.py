@@ -63,7 +63,7 @@ class FullText:
     def best(self, words: list[str], limit: int) -> list[tuple[int, float]]:
         asked = " OR ".join(f'"{word}"' for word in words)
         found = self._base.execute(
-            "SELECT rowid, round(-bm25(passages), 6) AS score FROM passages WHERE passages MATCH ? "
+            "SELECT rowid, round(-bm25(passages), 9) AS score FROM passages WHERE passages MATCH ? "
             "ORDER BY score DESC, rowid LIMIT ?",
             (asked, limit),
         )
@@ -94,5 +94,5 @@ class InMemory:
             for number, count in holders:
                 norm = count + _K1 * (1 - _B + _B * self._lengths[number - 1] / (mean or 1.0))
                 scores[number] = scores.get(number, 0.0) + weight * count * (_K1 + 1) / norm
-        ordered = sorted(scores.items(), key=lambda item: (-round(item[1], 6), item[0]))
-        return [(number, round(score, 6)) for number, score in ordered[:limit]]
+        ordered = sorted(scores.items(), key=lambda item: (-round(item[1], 9), item[0]))
+        return [(number, round(score, 9)) for number, score in ordered[:limit]]
