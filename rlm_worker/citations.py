@@ -104,7 +104,7 @@ def _quoted(value: object, schemas: Sequence[object], *, root: object) -> Iterat
         for name, part in value.items():
             below = [_property(schema, name) for schema in known]
             yield from _quoted(part, below, root=root)
-            if isinstance(part, str | list):
+            if isinstance(part, str) or (isinstance(part, list) and all(isinstance(i, str) for i in part)):
                 beside.extend(_cited(part, below, root=root))
             if isinstance(part, str) and part.strip() and _is_quote(name, below, root=root):
                 quotes.append(part)

@@ -23,7 +23,10 @@ def shown_url(url: str) -> str:
 
 
 def name_of(url: str) -> str:
-    return urllib.parse.unquote(urllib.parse.urlsplit(url).path.rstrip("/").rpartition("/")[2])
+    """The last part of a URL's path; of one without a path, its host."""
+    parts = urllib.parse.urlsplit(url.partition("::")[0])
+    last = urllib.parse.unquote(parts.path.rstrip("/").rpartition("/")[2])
+    return last or parts.netloc.rpartition("@")[2]
 
 
 def keep(url: str, store: ContentStore, tally: Tally) -> Blob | dict[str, Blob]:
