@@ -7,10 +7,13 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from controlplane import worker_parts
 from controlplane.adapters import processes, sqlite
 from controlplane.adapters.evidence import EvidenceRoom
 from controlplane.adapters.ids import new_id
 from controlplane.adapters.private_files import make_folder
+from controlplane.adapters.readings import Convert, Document, TextForm
+from controlplane.adapters.sources.typed import Source
 from controlplane.adapters.sql_store import SqlStore
 from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest, Order
@@ -53,8 +56,14 @@ class App:
             is_priced=_is_priced,
         )
 
-    def stage(self, paths: Sequence[Path]) -> tuple[EvidenceRef, ...]:
-        return tuple(staged.ref for staged in self.evidence.stage(paths))
+    def stage(self, sources: Sequence[Path | Source], *, snapshot: bool = False) -> tuple[EvidenceRef, ...]:
+        staged = self.evidence.stage(sources, snapshot=snapshot, artifacts_of=self._artifacts_of)
+        return tuple(piece.ref for piece in staged)
+
+    def _artifacts_of(self, job_id: str) -> dict[str, tuple[Path, str]]:
+        result = self.job(job_id).result
+        refs = () if result is None else result.artifact_refs
+        return {ref.path: (self.settings.artifacts / ref.digest, ref.digest) for ref in refs}
 
     def submit(self, request: JobRequest) -> JobView:
         return queries.job(self.desk, submit.submit(self.desk, request))
@@ -151,7 +160,33 @@ def open_app(settings: Settings) -> App:
         raise InvalidRequest(
             f"the home {str(settings.home)!r} cannot be made: {error.strerror}. Choose another with --home"
         ) from error
-    return App(settings, store=SqlStore(settings.database), evidence=EvidenceRoom(settings.home))
+    room = EvidenceRoom(settings.home, convert=_converter(settings))
+    return App(settings, store=SqlStore(settings.database), evidence=room)
+
+
+def _converter(settings: Settings) -> Convert | None:
+    """How documents become text: in the home's own kind of sandbox. The degraded one is none for hostile documents."""
+    backend, runtime = worker_parts.SANDBOXES.get(settings.sandbox, ("namespaces", "runc"))
+    if backend == "landlock":
+        return None
+
+    def convert(documents: Sequence[Document], into: Path) -> list[TextForm]:
+        from rlm_worker import conversion  # noqa: PLC0415
+        from rlm_worker.contracts.reading import FileFacts  # noqa: PLC0415
+
+        orders = [conversion.Order(source=document.path, how=document.how) for document in documents]
+        forms = conversion.convert_all(
+            orders, into, libraries=settings.home / "libraries", backend=backend, runtime=runtime
+        )
+        return [
+            TextForm(
+                file=form.file,
+                facts=FileFacts(**{**form.facts.model_dump(), "note": form.error or form.facts.note}),
+            )
+            for form in forms
+        ]
+
+    return convert
 
 
 def sqlite_version() -> tuple[str, bool]:

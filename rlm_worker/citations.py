@@ -1,78 +1,120 @@
-"""Citation addresses (`name:12`, `name:12-20`) against the evidence as it lies on disk. Reads; follows no link out."""
+"""Citations and quotes of an answer against the evidence: which fields hold them, and whether they are true."""
 
-import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
+from rlm_worker.cited import CitedEvidence
 from rlm_worker.contracts import EvidenceRef, JsonObject
 from rlm_worker.contracts.result import CitationReport
 
-_ADDRESS = re.compile(r"^(?P<name>.+?)(?::(?P<first>\d{1,12})(?:-(?P<last>\d{1,12}))?)?\Z", re.DOTALL)
-_BLOCK = 1 << 20
 _MISSING_SHOWN = 20
+_TOLD = 5
+#: The field beside a citation that holds what stands there, if its schema does not say so by its format.
+_QUOTE = "quote"
+
+
+@dataclass(frozen=True)
+class Quote:
+    """Words that are said to stand at one of some addresses."""
+
+    text: str
+    addresses: tuple[str, ...]
 
 
 class CitationBook:
-    """Knows how many lines each cited document has; each is counted once."""
+    """Knows the evidence of a job; each document is looked at once."""
 
     def __init__(self, evidence: tuple[EvidenceRef, ...]) -> None:
-        self._evidence = {ref.name: ref for ref in evidence}
-        self._lines: dict[Path, int] = {}
+        self._evidence = CitedEvidence(evidence)
 
     def report(self, fields: JsonObject, schema: JsonObject) -> CitationReport:
-        """Check every citation that the schema says the fields hold."""
+        """Check every citation and every quote that the schema says the fields hold."""
         cited = list(citations_in(fields, schema))
         missing = [address for address in cited if not self.exists(address)]
+        quotes = list(quotes_in(fields, schema))
+        misquoted = [quote.addresses[0] for quote in quotes if not self.says(quote)]
         return CitationReport(
-            checked=len(cited), verified=len(cited) - len(missing), missing=tuple(missing[:_MISSING_SHOWN])
+            checked=len(cited),
+            verified=len(cited) - len(missing),
+            missing=tuple(missing[:_MISSING_SHOWN]),
+            quotes_checked=len(quotes),
+            quotes_verified=len(quotes) - len(misquoted),
+            misquoted=tuple(misquoted[:_MISSING_SHOWN]),
         )
 
     def exists(self, address: str) -> bool:
-        found = _ADDRESS.match(address)
-        if found is None:
-            return False
-        path = self._path(found["name"])
-        if path is None:
-            return False
-        first = int(found["first"] or 1)
-        last = int(found["last"] or first)
+        """Whether an address names something that is there."""
         try:
-            return 1 <= first <= last <= max(1, self._line_count(path))
-        except OSError:
+            meant = self._evidence.meant(address)
+            return meant is not None and meant[0].holds(meant[1])
+        except (OSError, ValueError):
             return False
 
-    def _path(self, name: str) -> Path | None:
-        root_name, _, rest = name.partition("/")
-        ref = self._evidence.get(root_name)
-        if ref is None or (ref.kind == "file") != (not rest):
-            return None
-        root = Path(ref.location)
-        path = root / rest if rest else root
+    def says(self, quote: Quote) -> bool:
+        """Whether the words stand at one of their addresses; how they are spaced does not matter."""
+        return any(self._stands(quote.text, address) for address in quote.addresses)
+
+    def _stands(self, text: str, address: str) -> bool:
         try:
-            inside = path.resolve(strict=True)
-        except (OSError, ValueError, RuntimeError):  # a loop of links is a RuntimeError
-            return None
-        is_ours = inside.is_file() and inside.is_relative_to(root.resolve())
-        return inside if is_ours else None
-
-    def _line_count(self, path: Path) -> int:
-        if path not in self._lines:
-            self._lines[path] = _count_lines(path)
-        return self._lines[path]
+            meant = self._evidence.meant(address)
+            if meant is None or not meant[0].holds(meant[1]):
+                return False
+            return any(_spaced(text) in _spaced(said) for said in meant[0].texts_at(meant[1]))
+        except (OSError, ValueError):
+            return False
 
 
-def _count_lines(path: Path) -> int:
-    count, last = 0, b"\n"
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            count += block.count(b"\n")
-            last = block[-1:]
-    return count + (last != b"\n")
+def mistakes_of(report: CitationReport) -> tuple[str, ...]:
+    """What is wrong with an answer's citations and quotes, in words for whoever wrote them."""
+    found = []
+    if wrong := report.checked - report.verified:
+        shown = ", ".join(map(repr, report.missing[:_TOLD]))
+        found.append(f"{wrong} of {report.checked} citations do not exist in the evidence: {shown}")
+    if wrong := report.quotes_checked - report.quotes_verified:
+        shown = ", ".join(map(repr, report.misquoted[:_TOLD]))
+        found.append(
+            f"{wrong} of {report.quotes_checked} quotes do not stand where they are cited: {shown}; "
+            "quote word for word, from the text at the address"
+        )
+    return tuple(found)
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())
 
 
 def citations_in(value: object, schema: object) -> Iterator[str]:
     """Strings of the value that stand where the schema has `format: citation`, each place once."""
     return _cited(value, [schema], root=schema)
+
+
+def quotes_in(value: object, schema: object) -> Iterator[Quote]:
+    """Quotes of the value that stand in an object beside at least one citation."""
+    return _quoted(value, [schema], root=schema)
+
+
+def _quoted(value: object, schemas: Sequence[object], *, root: object) -> Iterator[Quote]:
+    known = list(_expanded(schemas, root=root))
+    if isinstance(value, list):
+        for place, item in enumerate(value):
+            yield from _quoted(item, [_item(schema, place) for schema in known], root=root)
+    elif isinstance(value, dict):
+        beside: list[str] = []
+        quotes: list[str] = []
+        for name, part in value.items():
+            below = [_property(schema, name) for schema in known]
+            yield from _quoted(part, below, root=root)
+            if isinstance(part, str) or (isinstance(part, list) and all(isinstance(i, str) for i in part)):
+                beside.extend(_cited(part, below, root=root))
+            if isinstance(part, str) and part.strip() and _is_quote(name, below, root=root):
+                quotes.append(part)
+        if beside:
+            yield from (Quote(text, tuple(beside)) for text in quotes)
+
+
+def _is_quote(name: str, schemas: Sequence[object], *, root: object) -> bool:
+    formats = {schema.get("format") for schema in _expanded(schemas, root=root)}
+    return "citation" not in formats and (name == _QUOTE or "quote" in formats)
 
 
 def _cited(value: object, schemas: Sequence[object], *, root: object) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pydantic import JsonValue, TypeAdapter
 
 import sandbox
 from rlm_worker.cells import network_of
+from rlm_worker.citations import mistakes_of
 from rlm_worker.contracts import JobSpec, JsonObject, digest
 from rlm_worker.contracts.job import Dimension
 from rlm_worker.contracts.keeping import ClockRead
@@ -48,7 +49,6 @@ CALLS = frozenset(
 )
 
 _DIMENSION: TypeAdapter[Dimension] = TypeAdapter(Dimension)
-_CITATIONS_SHOWN = 5
 _ASKED_CHARACTERS = 500
 #: Refusals of one and the same call that a cell may have in the record; a cell that goes on is not repeatable.
 _REFUSALS_KEPT = 100
@@ -165,12 +165,7 @@ class HostCalls:
 
     def _miscited(self, fields: JsonObject) -> tuple[str, ...]:
         """What is wrong with the citations. On a thread: counting the lines of large evidence takes its time."""
-        report = self._bench.citations.report(fields, self._spec.output_schema)
-        if report.checked == report.verified:
-            return ()
-        shown = ", ".join(map(repr, report.missing[:_CITATIONS_SHOWN]))
-        wrong = report.checked - report.verified
-        return (f"{wrong} of {report.checked} citations do not exist in the evidence: {shown}",)
+        return mistakes_of(self._bench.citations.report(fields, self._spec.output_schema))
 
     async def _draft(self, at: Execution, payload: JsonObject) -> JsonValue:
         fields = _fields(payload)

@@ -20,7 +20,9 @@ Each turn: one or two sentences of plan, then exactly one ```python block. Nothi
 Names in the REPL:
 - evidence: mapping of names to documents, memory-mapped. evidence.names(glob), evidence.search(regex, glob=None, limit=None) \
 gives hits with .text .line .match .groups .citation; document.text, .lines(), .search(regex), .chunks(chars=8000), doc[10:20]. \
-A regex that begins with literal text is up to 25 times faster than one that begins with a class.
+A regex that begins with literal text is up to 25 times faster than one that begins with a class. \
+evidence.rank("words", limit=10) gives the passages that fit words best, evidence.manifest() what each document is; tables have \
+doc.rows(), JSON Lines doc.records(), paged documents doc.pages(): every row, record and page has a .citation.
 - predict("text -> label: Literal['a','b'], why: str", instructions="…", text=t): a typed call to a small model; result.label. \
 predict_batch(signature, rows, instructions="…") for many at once: results in order, each with .ok and .error.
 - rlm_query(task, signature="-> answer: str", inputs={…}): a child with a REPL of its own, for a question that needs one.

@@ -13,6 +13,7 @@ from sandbox.errors import (
     UnsendableAnswer,
 )
 from sandbox.events import CellError, ClockRead, Draft, Event, Finished, HostCall, KillReport, Output, Submit
+from sandbox.guest.citing import Address, meanings_of
 from sandbox.guest.frames import JsonObject, JsonValue
 from sandbox.network import NetworkRefused, Proxy
 from sandbox.policy import ArtifactLimits, Limits, Mount, Network, Policy
@@ -20,6 +21,7 @@ from sandbox.probe import Layer, LayerReport, probe
 from sandbox.session import Session, open_session, warm
 
 __all__ = [
+    "Address",
     "Artifact",
     "ArtifactLimits",
     "Box",
@@ -52,6 +54,7 @@ __all__ = [
     "Skipped",
     "Submit",
     "UnsendableAnswer",
+    "meanings_of",
     "open",
     "open_session",
     "probe",

@@ -4,18 +4,22 @@ import hashlib
 import json
 import os
 import re
-import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from controlplane.adapters.content_store import ContentStore
+from controlplane.adapters.intake import ArtifactsOf, Intake, Placed
 from controlplane.adapters.private_files import make_folder, write_file
+from controlplane.adapters.readings import Convert, Found, ReadingRoom, digest_of_reading
+from controlplane.adapters.sources.typed import Source
+from controlplane.adapters.survey import survey
 from controlplane.errors import InvalidRequest
 from rlm_worker.contracts import EvidenceRef, canonical, digest
+from rlm_worker.contracts.reading import INDEX, ManifestEntry, ReadingIndex, is_text_kind
 
-MAX_FILES = 200_000
 _BLOCK = 4 << 20
 
 
@@ -27,27 +31,42 @@ class StagedEvidence:
     manifest: Path
 
 
-#: Relative path, size, time of change, mode.
-Entry = tuple[str, int, int, int]
-
-
 class EvidenceRoom:
-    """Manifests and seals of one home."""
+    """Manifests, readings and seals of one home."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, *, convert: Convert | None = None) -> None:
         self._folder = home / "evidence"
+        self._store = ContentStore(self._folder / "store")
+        self._readings = ReadingRoom(self._folder / "readings", self._store, convert)
 
-    def stage(self, paths: Sequence[Path]) -> tuple[StagedEvidence, ...]:
-        """Take stock of files and folders. Costs the same for a byte and for a gigabyte."""
+    def stage(
+        self,
+        sources: Sequence[Path | Source],
+        *,
+        snapshot: bool = False,
+        artifacts_of: ArtifactsOf | None = None,
+    ) -> tuple[StagedEvidence, ...]:
+        """Take stock of sources. What lies on this machine costs the same for a byte and for a gigabyte."""
+        intake = Intake(self._folder / "brought", self._store, artifacts_of=artifacts_of)
         taken: set[str] = set()
-        return tuple(self._stage(Path(path), taken) for path in paths)
+        return tuple(
+            self._stage(intake.bring(_source(source), snapshot=snapshot), taken) for source in sources
+        )
 
-    def _stage(self, path: Path, taken: set[str]) -> StagedEvidence:
-        place, kind, entries = _survey(path)
+    def _stage(self, placed: Placed, taken: set[str]) -> StagedEvidence:
+        place, kind, entries = survey(placed.place)
         body = {"kind": kind, "entries": entries}
         mark = digest(body)
-        name = _name_for(place, taken)
+        name = _name_for(placed.name, taken)
         taken.add(name)
+        found = Found(
+            place=place,
+            name=name,
+            files=[(entry[0], entry[1]) for entry in entries],
+            key=digest([mark, str(place), name]),
+            notes=placed.notes,
+            is_plain=placed.is_plain,
+        )
         ref = EvidenceRef(
             name=name,
             kind="tree" if kind == "tree" else "file",
@@ -55,30 +74,70 @@ class EvidenceRoom:
             manifest_digest=mark,
             files=len(entries),
             size_bytes=sum(entry[1] for entry in entries),
+            origin=placed.origin,
+            reading=self._readings.read(found),
         )
         return StagedEvidence(ref=ref, manifest=_write_once(self._folder / f"{mark}.json", canonical(body)))
 
+    def manifest(self, ref: EvidenceRef) -> tuple[ManifestEntry, ...]:
+        """What is known of each file: from its manifest, its reading and, once a job has used it, its seal."""
+        index = self._index(ref)
+        hashes = self._sealed(ref).get("files", {})
+        return tuple(
+            _manifest_entry(ref, path, size, index=index, content=hashes.get(path))
+            for path, size, *_ in self._entries(ref)
+        )
+
+    def notes(self, ref: EvidenceRef) -> tuple[str, ...]:
+        """What was left out when it was brought in."""
+        return self._index(ref).notes
+
+    def _index(self, ref: EvidenceRef) -> ReadingIndex:
+        if ref.reading is None:
+            return ReadingIndex()
+        try:
+            body = (Path(ref.reading.location) / INDEX).read_bytes()
+            return ReadingIndex.model_validate(json.loads(body.decode("utf-8", "surrogatepass")))
+        except (OSError, ValueError):
+            return ReadingIndex()
+
+    def _kept_seal(self, ref: EvidenceRef) -> Path:
+        return self._folder / "sealed" / f"{digest([ref.manifest_digest, ref.location])}.json"
+
+    def _sealed(self, ref: EvidenceRef) -> dict[str, Any]:
+        kept = self._kept_seal(ref)
+        found: dict[str, Any] = json.loads(kept.read_bytes()) if kept.is_file() else {}
+        return found
+
     def seal(self, ref: EvidenceRef, stop: threading.Event) -> str | None:
         """Digest of the contents in the order of the manifest; None when stopped. Kept: evidence is hashed once."""
-        key = digest([ref.manifest_digest, ref.location])
-        kept = self._folder / "sealed" / f"{key}.json"
-        if kept.is_file() and not self.changed(ref):
-            return str(json.loads(kept.read_text())["content_digest"])
-        total = hashlib.sha256()
+        content = self._seal_content(ref, stop)
+        if content is None or ref.reading is None:
+            return content
+        found = digest_of_reading(ref.reading, self._store)
+        return content if found == ref.reading.digest else digest(["another reading", content, found])
+
+    def _seal_content(self, ref: EvidenceRef, stop: threading.Event) -> str | None:
+        known = self._sealed(ref).get("content_digest")
+        if known is not None and not self.changed(ref):
+            return str(known)
+        total, hashes = hashlib.sha256(), dict[str, str]()
         for name, *_ in self._entries(ref):
             content = _content_digest(_file_of(ref, name), stop)
             if content is None:
                 return None
+            hashes[name] = content
             total.update(canonical([name, content]))
         sealed = total.hexdigest()
         if not self.changed(ref):
-            _write_once(kept, canonical({"content_digest": sealed, "manifest_digest": ref.manifest_digest}))
+            body = {"content_digest": sealed, "manifest_digest": ref.manifest_digest, "files": hashes}
+            _write_once(self._kept_seal(ref), canonical(body))
         return sealed
 
     def changed(self, ref: EvidenceRef) -> bool:
         """True when what lies there is no longer what was staged."""
         try:
-            _, kind, entries = _survey(Path(ref.location))
+            _, kind, entries = survey(Path(ref.location))
         except InvalidRequest:
             return True
         return digest({"kind": kind, "entries": entries}) != ref.manifest_digest
@@ -91,45 +150,6 @@ class EvidenceRoom:
             raise InvalidRequest(f"the manifest of evidence {ref.name!r} cannot be read: {error}") from error
         entries: list[Any] = body["entries"]
         return entries
-
-
-def _survey(path: Path) -> tuple[Path, str, list[Entry]]:
-    try:
-        place = path.resolve(strict=True)
-        str(place).encode()
-        found = place.stat()
-        if stat.S_ISDIR(found.st_mode):
-            return place, "tree", sorted(_walk(place))
-    except OSError as error:
-        raise InvalidRequest(f"evidence {str(path)!r} cannot be read: {error.strerror or error}") from error
-    except UnicodeEncodeError:
-        raise InvalidRequest(f"evidence {str(path)!r} has a name that is not text: rename it") from None
-    if not stat.S_ISREG(found.st_mode):
-        raise InvalidRequest(f"evidence {str(path)!r} is neither a file nor a folder")
-    if not os.access(place, os.R_OK):
-        raise InvalidRequest(f"evidence {str(path)!r} cannot be read: Permission denied")
-    return place, "file", [("", found.st_size, found.st_mtime_ns, found.st_mode)]
-
-
-def _walk(root: Path) -> Iterator[Entry]:
-    """Every regular file below a folder; links and special files are not evidence."""
-    count = 0
-    folders = [("", str(root))]
-    while folders:
-        below, folder = folders.pop()
-        with os.scandir(folder) as items:
-            for item in items:
-                found = item.stat(follow_symlinks=False)
-                name = f"{below}{item.name}"
-                if stat.S_ISDIR(found.st_mode):
-                    folders.append((f"{name}/", item.path))
-                elif stat.S_ISREG(found.st_mode):
-                    count += 1
-                    yield name, found.st_size, found.st_mtime_ns, found.st_mode
-        if count > MAX_FILES:
-            raise InvalidRequest(
-                f"evidence {str(root)!r} holds more than {MAX_FILES:,} files: name the folders that matter"
-            )
 
 
 def _file_of(ref: EvidenceRef, name: str) -> Path:
@@ -150,8 +170,30 @@ def _content_digest(path: Path, stop: threading.Event) -> str | None:
     return None
 
 
-def _name_for(place: Path, taken: set[str]) -> str:
-    plain = re.sub(r"[^A-Za-z0-9._ -]", "_", place.name)
+def _source(given: Path | Source) -> Source:
+    return given if isinstance(given, Source) else Source(address=str(given))
+
+
+def _manifest_entry(
+    ref: EvidenceRef, path: str, size: int, *, index: ReadingIndex, content: str | None
+) -> ManifestEntry:
+    facts, kind = index.facts_of(path), index.kind_of(path, name=ref.name)
+    is_text = bool(facts.text) or is_text_kind(kind)
+    return ManifestEntry(
+        path=f"{ref.name}/{path}" if path else ref.name,
+        kind=kind,
+        size_bytes=size,
+        digest=content,
+        encoding=facts.encoding or ("utf-8" if is_text else None),
+        rows=facts.rows,
+        pages=len(facts.pages) or None,
+        is_converted=bool(facts.text),
+        note=facts.note,
+    )
+
+
+def _name_for(wanted: str, taken: set[str]) -> str:
+    plain = re.sub(r"[^A-Za-z0-9._ -]", "_", wanted)
     base = re.sub(r"^[^A-Za-z0-9]+", "", plain)[:190].rstrip() or "evidence"
     if base not in taken:
         return base

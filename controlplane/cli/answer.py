@@ -190,6 +190,8 @@ def citation_line(report: CitationReport) -> str:
     if not report.checked:
         return ""
     line = f"citations   {report.verified} of {report.checked} citations checked and found"
+    if report.quotes_checked:
+        line += f", {report.quotes_verified} of {report.quotes_checked} quotes stand there"
     if not report.missing:
         return line
     missing = ", ".join(value_text(address, width=60) for address in report.missing[:3])

@@ -67,7 +67,7 @@ def demo(
     )
     resolved = prepared(typed, home=home, silent=as_json or quiet)
     sources = source_tree(standard_library(), keep_in=settings_of(home).home / "demo")
-    code = submit_and_work(replace(resolved, paths=(sources,)), home=home, manner=manner)
+    code = submit_and_work(replace(resolved, sources=(sources,)), home=home, manner=manner)
     if not as_json and not quiet:
         click.echo(_NEXT)
     return code

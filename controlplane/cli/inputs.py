@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from controlplane import worker_parts
+from controlplane.adapters.sources.typed import Source, sources_of
 from controlplane.cli.exits import Refusal
 from controlplane.cli.parsing import Amount, parse_budget, parse_labels, parse_params
 from controlplane.config import Settings
@@ -38,6 +39,7 @@ class Typed:
     language: str | None = None
     allow_net: tuple[str, ...] = ()
     collect: tuple[str, ...] = ()
+    snapshot: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,9 @@ class Resolved:
     """A request that is complete but for its evidence, which the App stages."""
 
     request: JobRequest
-    paths: tuple[Path, ...]
+    sources: tuple[Source | Path, ...]
+    #: Whether evidence that lies on this machine is copied.
+    snapshot: bool = False
 
     def with_evidence(self, refs: tuple[EvidenceRef, ...]) -> JobRequest:
         fields = {**vars(self.request), "input_artifacts": refs}
@@ -57,7 +61,7 @@ def resolve(typed: Typed, *, settings: Settings) -> Resolved:
     if not typed.question.strip():
         raise Refusal("the question is empty: say what you want to know, in quotes.")
     worker_parts.check_policies(allow=typed.allow_net, collect=typed.collect)
-    paths = tuple(evidence_path(text) for text in typed.evidence)
+    sources = evidence_sources(typed.evidence)
     playbook = None if typed.playbook is None else worker_parts.find_playbook(typed.playbook)
     schema = output_schema(typed.output, playbook=playbook)
     budget = merged_budget(parse_budget(typed.budget), playbook=playbook)
@@ -74,9 +78,9 @@ def resolve(typed: Typed, *, settings: Settings) -> Resolved:
         params=_params(typed.params, playbook=playbook),
         labels=parse_labels(typed.labels),
     )
-    if typed.playbook is not None and typed.playbook.isidentifier() and not paths:
+    if typed.playbook is not None and typed.playbook.isidentifier() and not sources:
         raise Refusal(f"the playbook {typed.playbook} reads evidence: name a file or a folder with -e PATH.")
-    return Resolved(request=request, paths=paths)
+    return Resolved(request=request, sources=sources, snapshot=typed.snapshot)
 
 
 def sandbox_policy(typed: Typed, *, settings: Settings) -> SandboxPolicy:
@@ -99,6 +103,17 @@ def sandbox_policy(typed: Typed, *, settings: Settings) -> SandboxPolicy:
         )
     except ValidationError:
         raise Refusal(f"there is no language policy {language!r}: there are open and strict.") from None
+
+
+def evidence_sources(texts: tuple[str, ...]) -> tuple[Source, ...]:
+    """What was given with -e. Nothing is read yet; what cannot be there is refused."""
+    found = tuple(source for text in texts for source in sources_of(text))
+    for source in found:
+        if source.kind == "local":
+            evidence_path(source.address)
+    if sum(source.kind == "stdin" for source in found) > 1:
+        raise Refusal("standard input can be given once: leave one of the '-e -' out.")
+    return found
 
 
 def evidence_path(text: str) -> Path:

@@ -135,7 +135,9 @@ def about(view: JobView) -> RenderableType:
         (
             "evidence",
             "\n".join(
-                f"{ref.name}: {ref.files} files, {size(ref.size_bytes)}" for ref in spec.input_artifacts
+                f"{ref.name}: {ref.files} files, {size(ref.size_bytes)}"
+                + (f", {one_line(ref.origin, width=200)}" if ref.origin else "")
+                for ref in spec.input_artifacts
             ),
         ),
         ("network", ", ".join(spec.network_policy.allow)),

@@ -21,6 +21,11 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "demo": ("demo", "demo", "Audit the standard library's comments: no key, no service, no setup."),
     "jobs": ("jobs", "jobs", "List the jobs of this home, newest first."),
     "show": ("jobs", "show", "Show one job: answer, citations, spend, stop times, receipt."),
+    "evidence": (
+        "evidence",
+        "evidence",
+        "Show what a job was given: each file with type, size, hash, pages, rows.",
+    ),
     "artifacts": ("artifacts", "artifacts", "List the files a job made and kept; --out DIR copies them."),
     "trace": ("trace", "trace", "Read what a job did, step by step; --follow while it works."),
     "stop": ("orders", "stop", "Stop a job and wait until nothing of it is left."),

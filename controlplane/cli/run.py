@@ -20,8 +20,14 @@ from rlm_worker.contracts.job import ModelDriver
 @click.command()
 @click.argument("question")
 @click.option(
-    "--evidence", "-e", multiple=True, metavar="PATH", help="A file or folder to reason over; repeatable."
+    "--evidence",
+    "-e",
+    multiple=True,
+    metavar="[NAME=]SOURCE",
+    help="What to reason over; repeatable: a path or pattern, an archive, - for standard input, "
+    "REPO@COMMIT, a URL, job:ID[/PATH]. plain:PATH takes a file as it is.",
 )
+@click.option("--snapshot", is_flag=True, help="Copy local evidence into the home before the job starts.")
 @click.option("--output", "-o", metavar="FIELDS|FILE", help="'field: type, …' or a JSON Schema file.")
 @click.option(
     "--playbook", "-p", metavar="NAME|FILE", help="Who writes the cells: a shipped playbook or a .py file."
@@ -104,7 +110,7 @@ def submit_and_work(
 ) -> int:
     """Stage the evidence, enter the job, and work on it here unless detached."""
     with opened(home, must_exist=False) as app:
-        refs = app.stage(resolved.paths)
+        refs = app.stage(resolved.sources, snapshot=resolved.snapshot)
         view = app.submit(resolved.with_evidence(tuple(refs)))
         if not detach:
             code = work_on(app, view.job_id, manner=manner)

@@ -42,6 +42,13 @@ class Budget(Contract):
     closing_reserve: Annotated[float, Field(ge=0, le=0.5)] = 0.05
 
 
+class Reading(Contract):
+    """Where the index of evidence and the text forms of its documents lie, and the digest of that index."""
+
+    location: str
+    digest: Sha256
+
+
 class EvidenceRef(Contract):
     """One staged, immutable input. The digest is of its manifest; content hashes are sealed in the trace."""
 
@@ -52,6 +59,9 @@ class EvidenceRef(Contract):
     files: Count
     size_bytes: Count
     trust: Literal["untrusted", "trusted"] = "untrusted"
+    #: Where it came from, in words without secrets, when it was brought in from elsewhere.
+    origin: str = ""
+    reading: Reading | None = None
 
 
 class SandboxPolicy(Contract):

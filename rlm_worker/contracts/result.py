@@ -78,11 +78,15 @@ class ArtifactRef(Contract):
 
 
 class CitationReport(Contract):
-    """How many citation addresses of the answer exist in the evidence."""
+    """How many citation addresses of the answer exist in the evidence, and how many quotes stand at theirs."""
 
     checked: Count = 0
     verified: Count = 0
     missing: tuple[str, ...] = ()
+    quotes_checked: Count = 0
+    quotes_verified: Count = 0
+    #: Addresses at which the quote beside them does not stand.
+    misquoted: tuple[str, ...] = ()
 
 
 class Proposal(Contract):

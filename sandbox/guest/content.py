@@ -28,9 +28,9 @@ def content(path: str) -> Data:
         os.close(descriptor)
 
 
-def decode(data: bytes) -> str:
-    """UTF-8, with a replacement character for what is not."""
-    return data.decode("utf-8", "replace")
+def decode(data: bytes, encoding: str = "utf-8") -> str:
+    """Text, with a replacement character for what is none."""
+    return data.decode(encoding, "replace")
 
 
 class LineIndex:

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Literal, TypeAlias, overload
 
+from sandbox.guest import tables
 from sandbox.guest.content import Data, LineIndex, content, cut, decode, piece_end, resume
+from sandbox.guest.facts import UNTOLD, Facts
 from sandbox.guest.search import Hit, Hits, compile_pattern
+from sandbox.guest.tables import Row
 
 Pattern: TypeAlias = str | bytes | re.Pattern[str] | re.Pattern[bytes]
 BytesPattern: TypeAlias = re.Pattern[bytes]
@@ -39,12 +42,19 @@ class Line(str):
 
 
 class Chunk(str):
-    """A run of lines that knows where it stands: a str with `first`, `last`, `citation` and `document`."""
+    """A run of lines that knows where it stands: a str with `first`, `last`, `citation`, `document`, and bytes `start` to `end`."""
 
-    __slots__ = ("document", "first", "last")
+    __slots__ = ("document", "end", "first", "last", "start")
     document: "Document"
     first: int
     last: int
+    start: int
+    end: int
+
+    def stands_as(self, other: "Chunk") -> None:
+        """Take over the place of another chunk."""
+        self.document, self.first, self.last = other.document, other.first, other.last
+        self.start, self.end = other.start, other.end
 
     @property
     def text(self) -> str:
@@ -61,18 +71,84 @@ class Chunk(str):
         return self.document.lines(self.first, self.last + 1)
 
 
+class Page(Chunk):
+    """One page of a document: a Chunk with `number`, whose citation is the page's."""
+
+    __slots__ = ("number",)
+    number: int
+
+    @property
+    def citation(self) -> str:
+        """Its address, as in `report.pdf#page=3`."""
+        return f"{self.document.name}#page={self.number}"
+
+
 class Document:
     """One file of evidence. It is read where you look, never whole unless you ask for `.text`.
 
     Lines count from 1. `doc[10]` is line 10 and `doc[10:20]` the lines 10 to 19 as one Chunk; `doc[-5:]` the last five.
+    Of a PDF, a Word file, a workbook or a web page you read the text form; `.raw` is the file itself. `.kind`, `.encoding`
+    and `.note` say what is known of it; tables have `.rows()`, JSON Lines `.records()`, paged documents `.pages()`.
     """
 
-    __slots__ = ("_index", "_path", "name")
+    __slots__ = ("_facts", "_index", "_original", "_path", "name")
 
-    def __init__(self, name: str, path: str) -> None:
+    def __init__(self, name: str, path: str, facts: Facts = UNTOLD) -> None:
         self.name = name
-        self._path = path
+        self._original = path
+        self._path = facts.text or path
+        self._facts = facts
         self._index: LineIndex | None = None
+
+    @property
+    def kind(self) -> str:
+        """Media type, as in `text/csv`."""
+        return self._facts.kind or ("application/octet-stream" if self.is_binary else "text/plain")
+
+    @property
+    def encoding(self) -> str:
+        """How its bytes are read as text."""
+        return self._facts.encoding or "utf-8"
+
+    @property
+    def note(self) -> str:
+        """What the text form leaves out, or why there is none."""
+        return self._facts.note
+
+    @property
+    def delimiter(self) -> str:
+        """What separates the fields of a table, when it was found out."""
+        return self._facts.delimiter
+
+    @property
+    def sheets(self) -> tuple[str, ...]:
+        """Names of a workbook's sheets."""
+        return self._facts.sheets
+
+    @property
+    def row_count(self) -> int | None:
+        """How many rows there are, where that is known without counting."""
+        return self._facts.rows
+
+    @property
+    def page_count(self) -> int | None:
+        """How many pages there are, of a document that has pages."""
+        return len(self._facts.pages) or None
+
+    @property
+    def is_converted(self) -> bool:
+        """Whether what you read is a text form of the file."""
+        return self._path != self._original
+
+    @property
+    def raw(self) -> Data:
+        """The bytes of the file itself, also of one that is read in its text form."""
+        return content(self._original)
+
+    @property
+    def raw_size(self) -> int:
+        """Size of the file itself in bytes."""
+        return os.lstat(self._original).st_size
 
     @property
     def bytes(self) -> Data:
@@ -101,7 +177,7 @@ class Document:
 
     def decode(self, start: int, end: int) -> str:
         """The text between two byte offsets."""
-        return decode(self.bytes[start:end])
+        return decode(self.bytes[start:end], self.encoding)
 
     @property
     def line_count(self) -> int:
@@ -124,12 +200,40 @@ class Document:
         end = data.find(b"\n", position, high)
         opening = "…" if not start and low else ""
         closing = "…" if end < 0 and high < len(data) else ""
-        body = decode(data[start or low : high if end < 0 else end])
+        body = decode(data[start or low : high if end < 0 else end], self.encoding)
         return f"{opening}{body.removesuffix(chr(13))}{closing}"
 
     def cite(self, line: int, end: int | None = None) -> str:
         """The address of a line or a range of lines: `stdlib/os.py:10`, `stdlib/os.py:10-20`."""
         return f"{self.name}:{line}" if end is None or end <= line else f"{self.name}:{line}-{end}"
+
+    def cite_bytes(self, start: int, end: int) -> str:
+        """The address of a range of bytes of what you read, without the one at `end`: `app.log@1024-2048`."""
+        return f"{self.name}@{start}-{end}"
+
+    def rows(self, *, header: bool = True) -> Iterator[Row]:
+        """The rows of a csv, tsv or workbook as dicts by the names in the first row, each with `number` and `citation`."""
+        return tables.rows(self, header=header)
+
+    def records(self, *, strict: bool = True) -> Iterator[Row]:
+        """The values of JSON Lines as dicts, each with `number` and `citation`; strict=False leaves broken lines out."""
+        return tables.records(self, strict=strict)
+
+    def pages(self) -> Iterator[Page]:
+        """The pages of a document that has them."""
+        return (self.page(number) for number in range(1, len(self._facts.pages) + 1))
+
+    def page(self, number: int) -> Page:
+        """One page by its number, from 1."""
+        starts = self._facts.pages
+        if not 1 <= number <= len(starts):
+            raise IndexError(f"{self.name} has {len(starts)} pages, there is no page {number}")
+        stop = starts[number] if number < len(starts) else None
+        chunk = self._chunk_of_lines(starts[number - 1], stop)
+        page = Page(chunk)
+        page.stands_as(chunk)
+        page.number = number
+        return page
 
     def lines(self, start: int = 1, stop: int | None = None) -> Iterator[Line]:
         """The lines from number `start` up to, not including, `stop`. Each is a str with `number` and `citation`."""
@@ -143,7 +247,7 @@ class Document:
         position = 0 if number == 1 else self._lines_index().start_of(data, number)
         while position is not None and position < len(data):
             end = piece_end(data, position)
-            for text in decode(data[position:end]).removesuffix("\n").split("\n"):
+            for text in decode(data[position:end], self.encoding).removesuffix("\n").split("\n"):
                 line = Line(text.removesuffix("\r"))
                 line.document = self
                 line.number = number
@@ -179,17 +283,19 @@ class Document:
         data, index = self.bytes, self._lines_index()
         start = index.start_of(data, first)
         if start is None or (stop is not None and stop <= first):
-            return self._chunk(len(data), len(data))
+            return self.between(len(data), len(data))
         end = len(data) if stop is None else index.start_of(data, stop)
-        return self._chunk(start, len(data) if end is None else end)
+        return self.between(start, len(data) if end is None else end)
 
-    def _chunk(self, start: int, end: int) -> Chunk:
+    def between(self, start: int, end: int) -> Chunk:
+        """The text between two byte offsets, as a Chunk of the lines on which it stands."""
         if end - start > _MAX_TEXT:
             raise TooLarge(f"{end - start:,} bytes of {self.name} are too many for one str: take fewer lines")
         chunk = Chunk(self.decode(start, end).removesuffix("\n").removesuffix("\r"))
         chunk.document = self
         chunk.first = self.line_at(start)
         chunk.last = self.line_at(max(start, end - 1))
+        chunk.start, chunk.end = start, end
         return chunk
 
     def head(self, n: int = 10) -> Chunk:
@@ -217,7 +323,7 @@ class Document:
         data = self.bytes
         start, end = 0, cut(data, 0, size, whole_lines=whole_lines)
         while start < len(data):
-            yield self._chunk(start, end)
+            yield self.between(start, end)
             start = max(start, resume(data, end - overlap, end, whole_lines=whole_lines))
             following = cut(data, start, start + size, whole_lines=whole_lines)
             if following <= end:
@@ -231,7 +337,7 @@ class Document:
         A pattern that begins with a literal is some 25 times faster than one that begins with a class or `(?i)`.
         `^` and `$` match at lines; classes such as \w know ASCII only.
         """
-        pattern = compile_pattern(regex, flags)
+        pattern = compile_pattern(regex, flags, self.encoding)
         return Hits(lambda: islice(self.scan(pattern), limit), described=f"{regex!r} in {self.name}")
 
     def scan(self, pattern: BytesPattern) -> Iterator[Hit]:
@@ -240,7 +346,7 @@ class Document:
 
     def count(self, regex: Pattern, *, flags: int = 0) -> int:
         """How often a regular expression matches."""
-        return sum(1 for _ in compile_pattern(regex, flags).finditer(self.bytes))
+        return sum(1 for _ in compile_pattern(regex, flags, self.encoding).finditer(self.bytes))
 
     def _lines_index(self) -> LineIndex:
         if self._index is None:

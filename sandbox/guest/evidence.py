@@ -7,9 +7,14 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import chain, islice
+from typing import Any
 
-from sandbox.guest.documents import Document, Pattern
+from sandbox.guest.citing import Address, meanings_of
+from sandbox.guest.documents import Chunk, Document, Pattern
+from sandbox.guest.facts import READINGS, UNTOLD, Facts, Reading, readings
+from sandbox.guest.passages import Passage, Passages
 from sandbox.guest.search import Hit, Hits, compile_pattern
+from sandbox.guest.tables import Row
 
 _SHOWN = 8
 _COMPARED = 5_000
@@ -30,11 +35,14 @@ class Evidence(Mapping[str, Document]):
     """All documents of the job, by name: a file is `evidence["app.log"]`, a file of a tree `evidence["stdlib/os.py"]`.
 
     Names are sorted; nothing is read before you look at it. `evidence.search(regex)` goes over everything,
-    `evidence.names("*.py")` and `evidence.documents("*.py")` choose by pattern. Every hit, line and chunk has a `.citation`.
+    `evidence.names("*.py")` and `evidence.documents("*.py")` choose by pattern. Every hit, line and chunk has a `.citation`,
+    and `evidence.at(citation)` is what stands there. `evidence.rank("words")` gives the passages that fit words best.
     """
 
-    def __init__(self, root: Root | os.PathLike[str]) -> None:
+    def __init__(self, root: Root | os.PathLike[str], *, scratch: str = "/workspace") -> None:
         self._root = root if isinstance(root, Mapping) else os.fspath(root)
+        self._scratch = scratch
+        self._ranked: dict[str | None, Passages] = {}
         #: Names of documents that a search could not open and left out.
         self.unreadable: list[str] = []
 
@@ -45,8 +53,50 @@ class Evidence(Mapping[str, Document]):
             name = os.fsencode(relative).decode("utf-8", "replace")
             while name in found:
                 name += "~"
-            found[name] = Document(name, path)
+            found[name] = Document(name, path, self._facts(relative))
         return dict(sorted(found.items()))
+
+    @cached_property
+    def _readings(self) -> dict[str, Reading]:
+        return readings(self._root)
+
+    def _facts(self, relative: str) -> Facts:
+        name, _, path = relative.partition("/")
+        reading = self._readings.get(name)
+        return UNTOLD if reading is None else reading.facts_of(path, name=name)
+
+    def manifest(self, glob: str | None = None) -> list[dict[str, Any]]:
+        """What is known of each document: name, kind, bytes, encoding, rows, pages, whether it is converted, note."""
+        return [
+            {
+                "name": document.name,
+                "kind": document.kind,
+                "bytes": document.raw_size,
+                "encoding": None if document.is_binary else document.encoding,
+                "rows": document.row_count,
+                "pages": document.page_count,
+                "converted": document.is_converted,
+                "note": document.note,
+            }
+            for document in self.documents(glob)
+        ]
+
+    def at(self, address: str) -> Chunk | Row:
+        """What stands at a citation address: `name:10-20`, `name@0-99`, `name#page=3`, `name#row=7`, or a whole document."""
+        meant = meanings_of(address)
+        for meaning in meant:
+            if meaning.name in self._documents:
+                return _part(self._documents[meaning.name], meaning)
+        raise NoSuchDocument(self._missing(meant[0].name))
+
+    def rank(self, query: str, *, glob: str | None = None, limit: int = 10) -> list[Passage]:
+        """The passages that fit the words of a query best (BM25), each with `score` and `citation`.
+
+        The first call reads all documents (or those of a glob) and indexes them; later calls with the same glob are fast.
+        """
+        if glob not in self._ranked:
+            self._ranked[glob] = Passages(self.documents(glob), folder=self._scratch)
+        return self._ranked[glob].best(query, limit=limit)
 
     def __getitem__(self, name: str) -> Document:
         try:
@@ -94,21 +144,20 @@ class Evidence(Mapping[str, Document]):
         is some 25 times faster than one that begins with a class or `(?i)`: search several literals rather than one
         clever class. `^` and `$` match at lines; classes such as \w know ASCII only.
         """
-        pattern = compile_pattern(regex, flags)
+        compile_pattern(regex, flags)
         chosen = self.documents(glob)
 
         def scan() -> Iterator[Hit]:
-            return islice(
-                chain.from_iterable(self._scan(document, pattern, binary) for document in chosen), limit
-            )
+            found = (self._scan(document, regex, flags, binary=binary) for document in chosen)
+            return islice(chain.from_iterable(found), limit)
 
         return Hits(scan, described=f"{regex!r} in {len(chosen):,} documents")
 
-    def _scan(self, document: Document, pattern: re.Pattern[bytes], binary: bool) -> Iterator[Hit]:
+    def _scan(self, document: Document, regex: Pattern, flags: int, *, binary: bool) -> Iterator[Hit]:
         try:
             if not binary and document.is_binary:
                 return iter(())
-            return document.scan(pattern)
+            return document.scan(compile_pattern(regex, flags, document.encoding))
         except OSError:
             if document.name not in self.unreadable:
                 self.unreadable.append(document.name)
@@ -128,26 +177,47 @@ class Evidence(Mapping[str, Document]):
         return f"<Evidence of {len(self):,} documents, {self.total_bytes:,} bytes{listed}>"
 
 
+def _part(document: Document, meant: Address) -> Chunk | Row:
+    match meant.unit:
+        case "line":
+            return document[meant.first : meant.last + 1]
+        case "byte":
+            return document.between(meant.first, meant.last)
+        case "page":
+            return document.page(meant.first)
+        case "row":
+            for row in document.rows():
+                if row.number == meant.first:
+                    return row
+            raise IndexError(f"{document.name} has no row {meant.first}")
+        case _:
+            return document[1:]
+
+
 def _places(root: Root) -> Iterator[tuple[str, str]]:
     """Every document's name and the path of its file."""
     if isinstance(root, str):
-        yield from ((relative, f"{root}/{relative}") for relative in _files(root, ""))
+        found = _files(root, "", without=READINGS)
+        yield from ((relative, f"{root}/{relative}") for relative in found)
         return
     for target, source in root.items():
+        if target.startswith(f"{READINGS}/"):
+            continue
         if os.path.isdir(source):  # noqa: PTH112 - a string
             yield from ((f"{target}/{relative}", f"{source}/{relative}") for relative in _files(source, ""))
         else:
             yield target, source
 
 
-def _files(root: str, below: str) -> Iterator[str]:
+def _files(root: str, below: str, *, without: str = "") -> Iterator[str]:
     """Regular files at any depth. Links are passed over: what they lead to is either here already or not evidence."""
     folders: list[str] = []
     try:
         with os.scandir(f"{root}/{below}") as listing:
             for entry in listing:
                 if entry.is_dir(follow_symlinks=False):
-                    folders.append(f"{below}{entry.name}/")
+                    if entry.name != without:
+                        folders.append(f"{below}{entry.name}/")
                 elif entry.is_file(follow_symlinks=False):
                     yield f"{below}{entry.name}"
     except OSError:

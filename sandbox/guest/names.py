@@ -13,13 +13,15 @@ from sandbox.guest.calls import (
     host_call_async,
 )
 from sandbox.guest.declared import Tool
-from sandbox.guest.documents import Chunk, Document, Line
+from sandbox.guest.documents import Chunk, Document, Line, Page
 from sandbox.guest.evidence import Evidence, Root
 from sandbox.guest.fetch import Web
 from sandbox.guest.job import Job
+from sandbox.guest.passages import Passage
 from sandbox.guest.results import Result
 from sandbox.guest.search import Hit
 from sandbox.guest.subcalls import AsyncCall, Call, Subcalls
+from sandbox.guest.tables import Row
 
 #: Host calls behind the names below: no tool can take their place.
 BUILT_IN_CALLS = frozenset(
@@ -50,7 +52,7 @@ def install(
     call_async: AsyncCall = host_call_async,
 ) -> None:
     """Put the names of a session into the namespace in which its cells run."""
-    evidence = Evidence(evidence_root)
+    evidence = Evidence(evidence_root, scratch=workspace)
     job = Job(call, namespace)
     names: dict[str, Any] = {
         "evidence": evidence,
@@ -73,7 +75,7 @@ def install_tools(namespace: dict[str, Any], declared: list[str], *, call: Call 
 
 
 _TYPES: tuple[type, ...] = (
-    *(Document, Line, Chunk, Hit, Result),
+    *(Document, Line, Chunk, Page, Passage, Row, Hit, Result),
     *(HostCallError, SubcallError, BudgetExceeded, SubmitRejected, NetworkRefused),
 )
 

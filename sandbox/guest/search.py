@@ -22,23 +22,23 @@ class PatternError(ValueError):
 
 @lru_cache(maxsize=256)
 def compile_pattern(
-    pattern: "str | bytes | re.Pattern[str] | re.Pattern[bytes]", flags: int = 0
+    pattern: "str | bytes | re.Pattern[str] | re.Pattern[bytes]", flags: int = 0, encoding: str = "utf-8"
 ) -> re.Pattern[bytes]:
-    """Return the bytes pattern that finds what the text pattern means in UTF-8; `^` and `$` work per line."""
+    """Return the bytes pattern that finds what the text pattern means in an encoding; `^` and `$` work per line."""
     if isinstance(pattern, re.Pattern):
         flags |= pattern.flags & ~re.UNICODE
         pattern = pattern.pattern
     flags = (flags & ~re.UNICODE) | re.MULTILINE
     if isinstance(pattern, str):
         ignore_case = bool(flags & re.IGNORECASE or _INLINE_IGNORE_CASE.match(pattern))
-        pattern = _as_bytes(pattern, ignore_case=ignore_case)
+        pattern = _as_bytes(pattern, ignore_case=ignore_case, encoding=encoding)
     try:
         return re.compile(pattern, flags)
     except re.error as error:
         raise PatternError(f"cannot read the pattern {pattern!r}: {error}") from None
 
 
-def _as_bytes(pattern: str, *, ignore_case: bool) -> bytes:
+def _as_bytes(pattern: str, *, ignore_case: bool, encoding: str) -> bytes:
     if pattern.isascii() and "$" not in pattern and "\\" not in pattern:
         return pattern.encode()
     parts: list[str] = []
@@ -57,7 +57,14 @@ def _as_bytes(pattern: str, *, ignore_case: bool) -> bytes:
             class_opened = len(parts) - 1
         elif piece == "]" and class_opened is not None and not _first_in_class(parts[class_opened:-1]):
             class_opened = None
-    return "".join(parts).encode()
+    return _encoded("".join(parts), encoding)
+
+
+def _encoded(pattern: str, encoding: str) -> bytes:
+    """A character that the encoding does not have matches nothing."""
+    if encoding == "utf-8":
+        return pattern.encode()
+    return b"".join(char.encode(encoding, "ignore") or b"(?!)" for char in pattern)
 
 
 def _written(piece: str, char: str | None) -> str:

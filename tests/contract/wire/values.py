@@ -39,6 +39,7 @@ from rlm_worker.contracts.job import (
     ModelDriver,
     NetworkPolicy,
     PlaybookDriver,
+    Reading,
     RecordingDriver,
     SandboxPolicy,
 )
@@ -75,6 +76,8 @@ SPEC = JobSpec(
             files=3,
             size_bytes=4_000,
             trust="untrusted",
+            origin="git /src at 1234",
+            reading=Reading(location="/readings/b", digest=B),
         ),
     ),
     params={"limit": 24, "deep": {"list": [1, 2.5, None, True]}},
@@ -149,7 +152,14 @@ RESULT = JobResult(
             )
         },
     ),
-    citations=CitationReport(checked=2, verified=1, missing=("src/b.py:9",)),
+    citations=CitationReport(
+        checked=2,
+        verified=1,
+        missing=("src/b.py:9",),
+        quotes_checked=2,
+        quotes_verified=1,
+        misquoted=("src/a.py:1",),
+    ),
     proposals=(Proposal(kind="note", body={"kind": "discovery", "text": "x"}, trust="untrusted"),),
     models={"predict": "embedded:qwen", "root": "openai:gpt-x"},
     stdout_summary="out",

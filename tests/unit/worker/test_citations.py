@@ -106,10 +106,10 @@ def test_a_file_whose_name_is_not_utf8_can_be_cited_as_python_spells_it(place, b
 
 
 def test_a_file_that_cannot_be_read_has_no_lines_to_cite(place, book, monkeypatch):
-    def unreadable(path):
+    def unreadable(path, *_mode, **_options):
         raise PermissionError(13, "no", str(path))
 
-    monkeypatch.setattr("rlm_worker.citations._count_lines", unreadable)
+    monkeypatch.setattr("pathlib.Path.open", unreadable)
 
     assert not book.exists("src/a.py:1")
 

@@ -1,0 +1,1 @@
+"""Where evidence comes from: files, standard input, archives, git, URLs, artifacts of other jobs."""

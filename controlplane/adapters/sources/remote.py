@@ -1,0 +1,97 @@
+"""Evidence behind a URL: http by the standard library, every other scheme by fsspec. Reads once; names no secret."""
+
+import http.client
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+from controlplane.adapters.content_store import Blob, ContentStore, blocks_of
+from controlplane.adapters.sources.bounds import Tally
+from controlplane.adapters.sources.paths import free_path, safe_path
+from controlplane.errors import InvalidRequest
+
+_SECONDS = 60
+
+
+def shown_url(url: str) -> str:
+    """A URL without user, password, query and fragment: they may hold secrets."""
+    parts = urllib.parse.urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def name_of(url: str) -> str:
+    """The last part of a URL's path; of one without a path, its host."""
+    parts = urllib.parse.urlsplit(url.partition("::")[0])
+    last = urllib.parse.unquote(parts.path.rstrip("/").rpartition("/")[2])
+    return last or parts.netloc.rpartition("@")[2]
+
+
+def keep(url: str, store: ContentStore, tally: Tally) -> Blob | dict[str, Blob]:
+    """A file, or every file below a folder by its path."""
+    if url.lower().startswith(("http://", "https://")):
+        return _web(url, store, tally)
+    try:
+        return _elsewhere(url, store, tally)
+    except ImportError as error:
+        raise InvalidRequest(
+            f"evidence {shown_url(url)!r} needs a library that is not installed: {error}; "
+            "for s3:// it is pip install 'custody[s3]'"
+        ) from error
+    except FileNotFoundError:
+        raise InvalidRequest(f"there is nothing at {shown_url(url)!r}") from None
+    except InvalidRequest:
+        raise
+    except Exception as error:  # every file system of fsspec raises errors of its own kind
+        raise InvalidRequest(
+            f"evidence {shown_url(url)!r} cannot be read: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _web(url: str, store: ContentStore, tally: Tally) -> Blob:
+    request = urllib.request.Request(url, headers={"User-Agent": "custody"})  # noqa: S310 - http only, see above
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310 - as above
+            promised = answer.headers.get("Content-Length")
+            blob = store.keep(tally.count(blocks_of(answer)))
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
+        raise InvalidRequest(f"evidence {shown_url(url)!r} cannot be read: {error}") from error
+    if promised is not None and promised.isdigit() and int(promised) != blob.size_bytes:
+        raise InvalidRequest(
+            f"evidence {shown_url(url)!r} came incomplete: {blob.size_bytes:,} of {int(promised):,} bytes"
+        )
+    return blob
+
+
+def _elsewhere(url: str, store: ContentStore, tally: Tally) -> Blob | dict[str, Blob]:
+    import fsspec  # noqa: PLC0415 - only such evidence needs it
+
+    system, root = fsspec.core.url_to_fs(url)
+    if system.isfile(root):
+        return _one(system, root, store, tally)
+    files: dict[str, Blob] = {}
+    for path, below in _listed(system, root, tally):
+        files[below] = _one(system, path, store, tally)
+    if not files:
+        raise InvalidRequest(f"there is nothing at {shown_url(url)!r}")
+    return files
+
+
+def _listed(system: Any, root: str, tally: Tally) -> Iterator[tuple[str, str]]:
+    taken: set[str] = set()
+    folders: set[str] = set()
+    top = system._strip_protocol(root).rstrip("/")  # noqa: SLF001 - what its own listings begin with
+    for path in sorted(system.find(root)):
+        tally.entry()
+        below = safe_path(path.removeprefix(top).lstrip("/"))
+        if below is None or not free_path(below, taken, folders):
+            tally.leave_out(path, "its path leads out of the folder or is none")
+        else:
+            yield path, below
+
+
+def _one(system: Any, path: str, store: ContentStore, tally: Tally) -> Blob:
+    with system.open(path, "rb") as opened:
+        return store.keep(tally.count(blocks_of(opened)))
