@@ -1,0 +1,181 @@
+"""Classes for strict code: what `type()` and class statements and patterns give it. Knows objects and their kinds."""
+
+import io
+import types
+import typing
+from typing import Any
+
+from sandbox.guest.language import guards, names, privates
+
+_MISSING = object()
+
+
+class _Opaque(type):
+    """Makes stand-ins for classes that open what they are told to: they can be compared and asked, not called."""
+
+    stands_for: type
+
+    def __call__(cls, *_args: Any, **_kwargs: Any) -> Any:
+        raise TypeError(f"strict language policy: {cls.__name__} objects are given to you, not made by you")
+
+    def __instancecheck__(cls, obj: Any) -> bool:
+        return isinstance(obj, cls.stands_for)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, cls.stands_for)
+
+    def __repr__(cls) -> str:
+        return f"<class {cls.__name__!r}>"
+
+
+_IN_MEMORY = (io.StringIO, io.BytesIO)
+#: Take a format or a path as text and read attributes, or the file, without a guard.
+_READS_BY_TEXT = frozenset(
+    {"logging.Formatter", "logging.PercentStyle", "xml.etree.ElementTree.ElementTree", "string.Formatter"}
+)
+_stand_ins: dict[type, type] = {}
+
+
+def handed_out(kind: type) -> type:
+    """Return the class, or its stand-in where a call of it would open a path, a descriptor or a function's insides."""
+    if issubclass(kind, type):
+        return TypeOf
+    opens = (issubclass(kind, io.IOBase) and not issubclass(kind, _IN_MEMORY)) or kind is types.FunctionType
+    of_guest = kind.__module__.startswith("sandbox.") and not issubclass(kind, BaseException)
+    by_text = any(f"{base.__module__}.{base.__qualname__}" in _READS_BY_TEXT for base in kind.__mro__)
+    if opens or of_guest or kind.__module__ == "sqlite3" or by_text:
+        if kind not in _stand_ins:
+            _stand_ins[kind] = _Opaque(kind.__name__, (), {"stands_for": kind, "__doc__": kind.__doc__})
+        return _stand_ins[kind]
+    return kind
+
+
+def _shown(value: Any) -> Any:
+    return handed_out(value) if isinstance(value, type) else value
+
+
+def guarded_get_origin(alias: Any) -> Any:
+    return _shown(typing.get_origin(alias))
+
+
+def guarded_get_args(alias: Any) -> tuple[Any, ...]:
+    return tuple(map(_shown, typing.get_args(alias)))
+
+
+class _TypeOfTypes(type):
+    """Makes `type` a name that can be asked, compared and subscripted, and never called with three arguments."""
+
+    def __call__(cls, obj: Any = _MISSING, *more: Any) -> Any:
+        if obj is _MISSING or more:
+            raise TypeError(
+                "strict language policy: type() takes one argument; write a class statement instead"
+            )
+        return handed_out(type(obj))
+
+    def __instancecheck__(cls, obj: Any) -> bool:
+        return isinstance(obj, type)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, type)
+
+    def __getitem__(cls, inner: Any) -> Any:
+        return types.GenericAlias(cls, inner)
+
+    def __or__(cls, other: Any) -> Any:
+        return typing.Union[cls, other]  # noqa: UP007 - `|` of a class with this method would come here again
+
+    def __ror__(cls, other: Any) -> Any:
+        return typing.Union[other, cls]  # noqa: UP007 - the same
+
+    def __repr__(cls) -> str:
+        return "<class 'type'>"
+
+
+class TypeOf(metaclass=_TypeOfTypes):
+    """The name `type` of strict code."""
+
+
+TypeOf.__name__ = "type"
+
+
+#: Where aliases such as Generic[T] and list[int] come from, and what stands for NamedTuple.
+_MAKERS_OF_BASES = ("typing", "types", "sandbox.guest.language")
+
+
+def build_class(body: Any, name: str, *bases: Any, **keywords: Any) -> Any:
+    """Make a class unless a base gives it power over others, or it takes over names that a foreign base relies on."""
+    if "metaclass" in keywords:
+        raise TypeError("strict language policy: metaclass= is not allowed: inherit from abc.ABC instead")
+    for base in bases:
+        if not isinstance(base, type) and not type(base).__module__.startswith(_MAKERS_OF_BASES):
+            raise TypeError(f"strict language policy: a class cannot inherit from {type(base).__name__}")
+    for base in types.resolve_bases(bases):
+        if base is TypeOf or isinstance(base, _Opaque) or not _may_be_base(base):
+            raise TypeError(f"strict language policy: a class cannot inherit from {base.__name__}")
+    made = __build_class__(body, name, *bases, **keywords)
+    if isinstance(made, type):
+        _check_names(made)
+    return made
+
+
+def _may_be_base(base: Any) -> bool:
+    return not isinstance(base, type) or not issubclass(base, type | BaseExceptionGroup)
+
+
+def _check_names(made: type) -> None:
+    taken = privates.taken_over(made)
+    if taken is not None:
+        raise TypeError(f"strict language policy: {taken!r} is used by the library: choose another name")
+    foreign = [base for base in made.__mro__ if not privates.is_own(base) and privates.library_names(base)]
+    if issubclass(made, types.SimpleNamespace) and foreign:
+        raise TypeError("strict language policy: a class cannot inherit from SimpleNamespace and others")
+    slots = vars(made).get("__slots__", ())
+    for slot in [slots] if isinstance(slots, str) else slots:
+        if type(slot) is not str or not names.may_be_variable(slot, stored=True):
+            raise TypeError(f"strict language policy: {slot!r} cannot be a slot")
+
+
+# -------------------------------------------------------------------- patterns
+
+
+_MATCHES_ITSELF = 1 << 22  # Py_TPFLAGS of the built-in data types
+
+
+class _Pattern(type):
+    """Makes what stands for a class in a pattern: its instances, and the names that it had when they were looked at."""
+
+    stands_for: type
+    looks_at: tuple[str, ...]
+
+    def __instancecheck__(cls, obj: Any) -> bool:
+        if not isinstance(obj, cls.stands_for):
+            return False
+        for name in cls.looks_at:
+            if names.attribute_kind(name) != "plain":
+                _look(obj, name)
+        return True
+
+
+def _look(obj: Any, name: str) -> None:
+    try:
+        guards.by_text(obj, name)
+    except guards.Refused as refusal:
+        raise TypeError(str(refusal)) from None
+    except AttributeError:
+        return
+
+
+def pattern(kind: Any, positions: int, *keywords: str) -> Any:
+    """Return what a class pattern may compare with: the interpreter reads attributes by its names, without a guard."""
+    if not isinstance(kind, type):
+        return kind
+    listed = getattr(kind, "__match_args__", None)
+    if listed is None and not keywords and positions == 1 and kind.__flags__ & _MATCHES_ITSELF:
+        return kind  # int(x), str(x): the value itself, no attribute
+    listed = listed if type(listed) is tuple else ()
+    looks_at = (*listed[:positions], *keywords)
+    for name in looks_at:
+        if type(name) is not str or names.attribute_kind(name) not in {"plain", "guarded"}:
+            raise TypeError(f"strict language policy: a pattern cannot look at the attribute {name!r}")
+    body = {"stands_for": kind, "looks_at": looks_at, "__match_args__": listed[:positions]}
+    return _Pattern(kind.__name__, (), body)
