@@ -13,16 +13,14 @@ _MISSING = object()
 class _Opaque(type):
     """Makes stand-ins for classes that open what they are told to: they can be compared and asked, not called."""
 
-    stands_for: type
-
     def __call__(cls, *_args: Any, **_kwargs: Any) -> Any:
         raise TypeError(f"strict language policy: {cls.__name__} objects are given to you, not made by you")
 
     def __instancecheck__(cls, obj: Any) -> bool:
-        return isinstance(obj, cls.stands_for)
+        return isinstance(obj, _stood_for[cls])
 
     def __subclasscheck__(cls, kind: type) -> bool:
-        return issubclass(kind, cls.stands_for)
+        return issubclass(kind, _stood_for[cls])
 
     def __repr__(cls) -> str:
         return f"<class {cls.__name__!r}>"
@@ -32,20 +30,25 @@ _IN_MEMORY = (io.StringIO, io.BytesIO)
 #: Take a format or a path as text and read attributes, or the file, without a guard.
 _READS_BY_TEXT = frozenset(
     {"logging.Formatter", "logging.PercentStyle", "xml.etree.ElementTree.ElementTree", "string.Formatter"}
+    | {"dataclasses.Field"}  # its name becomes source text
 )
+_INSIDES = (types.FunctionType, types.CodeType, types.FrameType, types.TracebackType, types.ModuleType, super)
 _stand_ins: dict[type, type] = {}
+#: The way back, which no attribute may show.
+_stood_for: dict[type, type] = {}
 
 
 def handed_out(kind: type) -> type:
     """Return the class, or its stand-in where a call of it would open a path, a descriptor or a function's insides."""
     if issubclass(kind, type):
         return TypeOf
-    opens = (issubclass(kind, io.IOBase) and not issubclass(kind, _IN_MEMORY)) or kind is types.FunctionType
+    opens = (issubclass(kind, io.IOBase) and not issubclass(kind, _IN_MEMORY)) or kind in _INSIDES
     of_guest = kind.__module__.startswith("sandbox.") and not issubclass(kind, BaseException)
     by_text = any(f"{base.__module__}.{base.__qualname__}" in _READS_BY_TEXT for base in kind.__mro__)
     if opens or of_guest or kind.__module__ == "sqlite3" or by_text:
         if kind not in _stand_ins:
-            _stand_ins[kind] = _Opaque(kind.__name__, (), {"stands_for": kind, "__doc__": kind.__doc__})
+            _stand_ins[kind] = _Opaque(kind.__name__, (), {"__doc__": kind.__doc__})
+            _stood_for[_stand_ins[kind]] = kind
         return _stand_ins[kind]
     return kind
 
@@ -109,12 +112,14 @@ def build_class(body: Any, name: str, *bases: Any, **keywords: Any) -> Any:
     for base in bases:
         if not isinstance(base, type) and not type(base).__module__.startswith(_MAKERS_OF_BASES):
             raise TypeError(f"strict language policy: a class cannot inherit from {type(base).__name__}")
-    for base in types.resolve_bases(bases):
+    real = types.resolve_bases(bases)
+    for base in real:
         if base is TypeOf or isinstance(base, _Opaque) or not _may_be_base(base):
             raise TypeError(f"strict language policy: a class cannot inherit from {base.__name__}")
+    # Before it is made: a parent or a descriptor may keep the class although it is refused afterwards.
+    _check_names(tuple(base for base in real if isinstance(base, type)), body.__code__)
     made = __build_class__(body, name, *bases, **keywords)
-    if isinstance(made, type):
-        _check_names(made)
+    _check_slots(made)
     return made
 
 
@@ -122,17 +127,20 @@ def _may_be_base(base: Any) -> bool:
     return not isinstance(base, type) or not issubclass(base, type | BaseExceptionGroup)
 
 
-def _check_names(made: type) -> None:
-    taken = privates.taken_over(made)
+def _check_names(bases: tuple[type, ...], body: types.CodeType) -> None:
+    taken = privates.taken_over(bases, body)
     if taken is not None:
         raise TypeError(f"strict language policy: {taken!r} is used by the library: choose another name")
-    foreign = [base for base in made.__mro__ if not privates.is_own(base) and privates.library_names(base)]
-    if issubclass(made, types.SimpleNamespace) and foreign:
+    if any(issubclass(base, types.SimpleNamespace) for base in bases) and any(
+        map(privates.library_names, bases)
+    ):
         raise TypeError("strict language policy: a class cannot inherit from SimpleNamespace and others")
-    slots = vars(made).get("__slots__", ())
-    for slot in [slots] if isinstance(slots, str) else slots:
-        if type(slot) is not str or not names.may_be_variable(slot, stored=True):
-            raise TypeError(f"strict language policy: {slot!r} cannot be a slot")
+
+
+def _check_slots(made: Any) -> None:
+    for name, value in list(vars(made).items()) if isinstance(made, type) else ():
+        if isinstance(value, types.MemberDescriptorType) and not names.may_be_variable(name, stored=True):
+            raise TypeError(f"strict language policy: {name!r} cannot be a slot")
 
 
 # -------------------------------------------------------------------- patterns

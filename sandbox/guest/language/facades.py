@@ -1,5 +1,6 @@
 """Modules for strict code: façades that hold the offered names and never the module behind them."""
 
+import dataclasses
 import importlib
 import math
 import sys
@@ -118,9 +119,13 @@ class Importer:
                 "redirect_stdout": stand_ins.redirect_stdout,
                 "redirect_stderr": stand_ins.redirect_stderr,
             },
-            "dataclasses": lambda: {"dataclass": stand_ins.guarded_dataclass},
+            "dataclasses": lambda: {
+                "dataclass": stand_ins.guarded_dataclass,
+                "Field": classes.handed_out(dataclasses.Field),
+            },
             "functools": lambda: {
                 "cached_property": stand_ins.cached_property,
+                "total_ordering": stand_ins.guarded_total_ordering,
                 "wraps": guards.guarded_wraps,
                 "update_wrapper": guards.guarded_update_wrapper,
             },

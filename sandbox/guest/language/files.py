@@ -238,12 +238,14 @@ class Files:
             "curdir",
             "pardir",
             "expanduser",
-            "realpath",
         ]
         return {
             **{name: getattr(os.path, name) for name in kept},
             **{name: self.asked(getattr(os.path, name)) for name in ("exists", "isfile", "isdir", "islink")},
-            **{name: self.on_path(getattr(os.path, name)) for name in ("getsize", "getmtime", "getctime")},
+            **{
+                name: self.on_path(getattr(os.path, name))
+                for name in ("getsize", "getmtime", "getctime", "realpath")
+            },
         }
 
     @functools.cached_property
@@ -258,7 +260,7 @@ class Files:
             **{name: _moving(self, name) for name in ("rename", "replace")},
             **{
                 name: _refusing(name)
-                for name in ("symlink_to", "hardlink_to", "link_to", "lchmod", "samefile")
+                for name in ("symlink_to", "hardlink_to", "link_to", "lchmod", "samefile", "walk")
             },
         }
         return types.new_class(

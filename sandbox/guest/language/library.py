@@ -91,7 +91,7 @@ def _is_alias(node: ast.Subscript) -> bool:
     )
 
 
-def _evaluated(self: Any, globalns: Any, localns: Any, recursive_guard: Any) -> Any:
+def _evaluated(self: Any, globalns: Any, localns: Any, *args: Any, **kwargs: Any) -> Any:
     """Evaluate among the names of the cells, whatever module an object says it is from."""
     self.__forward_module__ = None
     cells = vars(sys.modules[CELLS])
@@ -99,7 +99,7 @@ def _evaluated(self: Any, globalns: Any, localns: Any, recursive_guard: Any) -> 
     for given in (globalns, localns):
         if isinstance(given, Mapping) and given is not cells and given.get("__module__") == CELLS:
             own.update((name, value) for name, value in given.items() if not name.startswith("_"))
-    return _evaluate(self, cells, own, recursive_guard)
+    return _evaluate(self, cells, own, *args, **kwargs)
 
 
 # -------------------------------------------------------------------- enum, copy

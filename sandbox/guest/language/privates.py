@@ -38,14 +38,14 @@ def library_names_below(kind: type) -> frozenset[str]:
     return library_names(kind).union(*map(library_names_below, children))
 
 
-def taken_over(kind: type) -> str | None:
-    """Return a private name that a new class, or a parent from a cell, has in common with a foreign parent."""
-    library = library_names(kind) - _MADE_BY_METACLASSES
-    for base in filter(is_own, kind.__mro__):
-        for name in (*vars(base), *vars(base).get("__annotations__", ())):
-            if name in library and not name.endswith("_"):
-                return str(name)
-    return None
+def taken_over(bases: tuple[type, ...], body: types.CodeType) -> str | None:
+    """Return a private name that a class to be made, or a parent from a cell, has in common with a foreign parent."""
+    library = frozenset().union(*map(library_names, bases)) - _MADE_BY_METACLASSES
+    given = {*body.co_names, *(text for text in body.co_consts if isinstance(text, str))}
+    for base in {parent for made_of in bases for parent in made_of.__mro__ if is_own(parent)}:
+        given.update(name for name in vars(base) if not name.endswith("_"))
+        given.update(vars(base).get("__annotations__", ()))
+    return min(given & library, default=None)
 
 
 def defined_by_cells(obj: Any, name: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sandbox.guest.language.library import plain_name, plain_text
-from sandbox.guest.language.privates import CELLS
+from sandbox.guest.language.privates import CELLS, is_own
 
 
 @functools.wraps(dataclasses.dataclass)
@@ -18,12 +18,23 @@ def guarded_dataclass(cls: Any = None, /, **options: Any) -> Any:
     """Make a dataclass of a class whose fields have ordinary names: dataclasses writes them into source text."""
 
     def make(kind: Any) -> Any:
+        _check_own(kind)
         for field in vars(kind).get("__annotations__", {}):
             if not plain_text(field).isidentifier():
                 raise TypeError(f"a field cannot be named {field!r}")
         return dataclasses.dataclass(kind, **options)
 
     return make if cls is None else make(cls)
+
+
+def guarded_total_ordering(cls: Any) -> Any:
+    _check_own(cls)
+    return functools.total_ordering(cls)
+
+
+def _check_own(kind: Any) -> None:
+    if not isinstance(kind, type) or not is_own(kind):
+        raise TypeError("strict language policy: only a class of your own can be changed")
 
 
 def guarded_namedtuple(typename: str, field_names: Any, **options: Any) -> Any:

@@ -8,7 +8,7 @@ import builtins
 import pathlib
 from typing import Any
 
-from sandbox.guest.language import classes, guards
+from sandbox.guest.language import classes, guards, names
 from sandbox.guest.language.facades import Importer
 from sandbox.guest.language.files import Files
 from sandbox.guest.language.foresight import foresee
@@ -141,7 +141,9 @@ class Strict:
             "delattr": guards.guarded_delattr,
             "vars": guards.guarded_vars,
             "dir": guards.guarded_dir,
-            "globals": lambda: {name: item for name, item in namespace.items() if not name.startswith("__")},
+            "globals": lambda: {
+                name: item for name, item in namespace.items() if names.may_be_variable(name, stored=True)
+            },
         }
 
 
