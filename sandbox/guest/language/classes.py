@@ -101,16 +101,12 @@ class TypeOf(metaclass=_TypeOfTypes):
 TypeOf.__name__ = "type"
 
 
-#: Where aliases such as Generic[T] and list[int] come from, and what stands for NamedTuple.
-_MAKERS_OF_BASES = ("typing", "types", "sandbox.guest.language")
-
-
 def build_class(body: Any, name: str, *bases: Any, **keywords: Any) -> Any:
     """Make a class unless a base gives it power over others, or it takes over names that a foreign base relies on."""
     if "metaclass" in keywords:
         raise TypeError("strict language policy: metaclass= is not allowed: inherit from abc.ABC instead")
     for base in bases:
-        if not isinstance(base, type) and not type(base).__module__.startswith(_MAKERS_OF_BASES):
+        if not isinstance(base, type) and not _names_its_bases(base):
             raise TypeError(f"strict language policy: a class cannot inherit from {type(base).__name__}")
     real = types.resolve_bases(bases)
     for base in real:
@@ -121,6 +117,12 @@ def build_class(body: Any, name: str, *bases: Any, **keywords: Any) -> Any:
     made = __build_class__(body, name, *bases, **keywords)
     _check_slots(made)
     return made
+
+
+def _names_its_bases(base: Any) -> bool:
+    """Say whether it is an alias such as Generic[T] or list[int], or stands for NamedTuple: they answer the same each time."""
+    kind = type(base)
+    return kind is types.GenericAlias or kind.__module__ in {"typing", "sandbox.guest.language.stand_ins"}
 
 
 def _may_be_base(base: Any) -> bool:

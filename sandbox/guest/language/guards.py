@@ -25,8 +25,8 @@ _SETTABLE = frozenset(
         "sqlite3.Cursor",
     }
 )
-#: Classes written in cells, as far as they were seen being written to: the way hot loops take.
-_own_classes: set[type] = set()
+#: Classes written in cells, as far as they were seen being written to, and the names they must leave alone: the way hot loops take.
+_own_classes: dict[type, frozenset[str]] = {}
 
 
 class Refused(AttributeError):
@@ -110,13 +110,14 @@ def _own_setter(obj: Any, name: str) -> Callable[..., Any]:
 
 def writable(obj: Any, private: str = "") -> Any:
     """Return the object if code may set attributes of it: its own, and the few foreign kinds that are made for it."""
+    library = _own_classes.get(type(obj))
+    if library is not None and private not in library:
+        return obj
     kind = type(obj)
     if private and private in _library_names(obj):
         raise Refused(f"strict language policy: {private!r} is used by the library: choose another name")
-    if kind in _own_classes:
-        return obj
     if kind.__module__ == CELLS:
-        _own_classes.add(kind)
+        _own_classes[kind] = privates.library_names(kind)
         return obj
     if isinstance(obj, type | types.FunctionType) and obj.__module__ == CELLS:
         return obj

@@ -74,7 +74,9 @@ def _checked_reference(self: Any, arg: Any, *args: Any, **kwargs: Any) -> None:
     _make_reference(self, arg, *args, **kwargs)
     tree = ast.parse(arg.strip(), "<annotation>", mode="eval")
     for node in ast.walk(tree):
-        if not isinstance(node, _FORWARD) or (isinstance(node, ast.Subscript) and not _is_alias(node)):
+        dotted = not isinstance(node, ast.Attribute) or isinstance(node.value, ast.Name | ast.Attribute)
+        alias = not isinstance(node, ast.Subscript) or _is_alias(node)
+        if not isinstance(node, _FORWARD) or not dotted or not alias:
             raise TypeError(f"strict language policy: the annotation {arg!r} must be a type's name")
     strict = ast.fix_missing_locations(StrictTransformer("<annotation>").visit(tree))
     self.__forward_code__ = compile(strict, "<annotation>", "eval")

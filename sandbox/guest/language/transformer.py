@@ -17,6 +17,7 @@ _INSTEAD = {
     "__annotations__": "use dataclasses.fields(obj)",
     "__bases__": "use isinstance or issubclass",
 }
+_READ_AS_WRITTEN = frozenset({"plain", "private"})
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -125,15 +126,13 @@ class StrictTransformer(RestrictingNodeTransformer):
         return self._inside(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
-        """`obj.name += …` reads the attribute too."""
+        """`obj.name += …` reads the attribute too. A private name that may be written may be read."""
         match node.target:
-            case ast.Attribute(value=value, attr=attr) if (
-                names.attribute_kind(self._mangled(attr)) != "plain"
-            ):
+            case ast.Attribute(value=value, attr=attr) if names.attribute_kind(attr) not in _READ_AS_WRITTEN:
                 if not names.may_be_written(attr):
                     self.error(node, f"the attribute {attr!r} cannot be set")
-                name = ast.Constant(self._mangled(attr))
-                node.target.value = self._call("_augmented_", self.visit(value), name, at=node.target)
+                guard = self._call("_augmented_", self.visit(value), ast.Constant(attr), at=node.target)
+                node.target.value = guard
                 node.value = self.visit(node.value)
                 return node
         return self._inside(node)

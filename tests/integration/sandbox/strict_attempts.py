@@ -46,6 +46,7 @@ ATTEMPTS = {
     "class that is kept by a hook": "import warnings\nkept = []\nclass Hook:\n    def __set_name__(self, owner, name): kept.append(owner)\ntry:\n    class W(warnings.catch_warnings):\n        _module = 1\n        hook = Hook()\nexcept TypeError: pass\ngot = kept[0]",
     "class that is kept by its parent": "import warnings\nkept = []\nclass A:\n    _module = 1\n    def __init_subclass__(cls): kept.append(cls)\ntry:\n    class W(A, warnings.catch_warnings): pass\nexcept TypeError: pass\ngot = kept[0]",
     "annotated private that is kept by a hook": "import warnings\nkept = []\nclass Hook:\n    def __set_name__(self, owner, name): kept.append(owner)\ntry:\n    class W(warnings.catch_warnings):\n        _module: int\n        hook = Hook()\nexcept TypeError: pass\ngot = kept[0]",
+    "base that changes its mind": "import warnings\nfrom types import SimpleNamespace\nturns = [(warnings.catch_warnings,), (int,), (int,)]\nclass W(SimpleNamespace(__mro_entries__=lambda bases: turns.pop())):\n    _module = 1\ngot = W",
     "slots that are read once": "class A:\n    __slots__ = iter(['__reduce_ex__'])\ngot = A",
     "field that names itself": "import dataclasses\nM = dataclasses.MISSING\nclass F(dataclasses.Field):\n    @property\n    def name(self): return 'x=().__class__.__base__'\n    @name.setter\n    def name(self, value): pass\ngot = F",
     "field's class": "import dataclasses\n@dataclasses.dataclass\nclass A:\n    x: int = 1\nclass F(type(dataclasses.fields(A)[0])): pass\ngot = F",
@@ -64,6 +65,7 @@ ATTEMPTS = {
     "annotation in another module's names": "import functools, json\nfrom types import SimpleNamespace\n@functools.singledispatch\ndef d(x): pass\ndef h(x: 'codecs.builtins.super'): pass\nfunctools.update_wrapper(h, SimpleNamespace(__wrapped__=json.dump))\ntry:\n    d.register(h)\nexcept NameError as e:\n    raise PermissionError from e\ngot = [*d.registry][-1]",
     "annotation in the names of a context manager": "import functools, json, contextlib\nfrom types import SimpleNamespace\nclass F(SimpleNamespace):\n    def __call__(self, x): pass\n@functools.singledispatch\ndef d(x): pass\ntry:\n    d.register(contextlib.contextmanager(F(__wrapped__=json.dump, __name__='f', __annotations__={'x': 'JSONEncoder'})))\nexcept NameError as e:\n    raise PermissionError from e\ngot = [*d.registry][-1]",
     "annotation that is formatted": "import typing, functools\nclass S(str):\n    def __getitem__(self, i): return '*'\n    def __format__(self, spec): return '().__class__.__base__'\n@functools.singledispatch\ndef d(x): pass\ndef h(x: S('int')): pass\nd.register(h)\ngot = [*d.registry]",
+    "annotation of a value": "import typing\ngot = typing.Optional['().count']",
     "annotation that takes an item": "import functools\nbox = [int]\n@functools.singledispatch\ndef d(x): pass\ndef h(x: 'box[0].real.getset'): pass\nd.register(h)\ngot = [*d.registry][-1]",
     # names that become source text, or attributes
     "field name that lies, NamedTuple": _HOSTILE_NAME + "import typing, dataclasses\nN = typing.NamedTuple('N', [(Evil('x'), int)])\ngot = dataclasses.dataclass(N)",
@@ -100,6 +102,7 @@ ATTEMPTS = {
     "str.format by super": "class S(str):\n    def get(self, *a): return super().format(*a)\ngot = S('{0.__class__}').get(())",
     "str.format by an alias": "import types\ngot = types.GenericAlias(str, int).format('{0.__class__}', ())",
     "str.format by augmented assignment": "class S(str): pass\nclass O:\n    def __radd__(self, f):\n        global got\n        got = f(())\n        return f\ns = S('{0.__class__}')\ns.format += O()",
+    "refused method by augmented assignment": "class E(Exception): pass\nclass O:\n    def __radd__(self, f):\n        global got\n        got = f\ne = E()\ne.with_traceback += O()",
     # classes of classes
     "metaclass by an alias": "class M(type[int]): pass\ngot = M",
     "metaclass by typing": "import typing\nclass M(typing.Type[int]): pass\ngot = M",
