@@ -11,6 +11,7 @@ import linecache
 import sys
 import types
 import typing
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -131,6 +132,8 @@ def _no_conversion(*_args: Any, **_kwargs: Any) -> Any:
 
 def _checked_copy(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Copy as the library's classes say: what a cell puts in their methods' place could set any attribute of any object."""
+    if type(original) in weakref.ProxyTypes:
+        raise TypeError("strict language policy: copy the object itself, not a proxy of it")
     own = [base for base in type(original).__mro__ if is_own(base)]
     for name in _COPYING:
         given = [vars(base)[name] for base in own if name in vars(base)]

@@ -77,6 +77,7 @@ ATTEMPTS = {
     "enum of pairs": "import enum\ngot = enum.IntEnum('E', [('__reduce__', 1)])",
     "copy of a namespace": "import copy\nfrom types import SimpleNamespace\nclass T: pass\ngot = copy.copy(SimpleNamespace(__reduce_ex__=lambda n: (lambda: T, (), (None, {'__qualname__': 'q'}))))",
     "deep copy of a namespace in a list": "import copy\nfrom types import SimpleNamespace\nclass T: pass\ngot = copy.deepcopy([SimpleNamespace(__reduce_ex__=lambda n: (lambda: T, (), (None, {'__qualname__': 'q'})))])",
+    "copy by a proxy": "import copy, weakref\nfrom types import SimpleNamespace\nclass T: pass\nclass F(SimpleNamespace): pass\nf = F(__reduce_ex__=lambda n: (lambda: T, (), (None, {'__qualname__': 'q'})))\ngot = copy.copy(weakref.proxy(f))",
     "copy of a log record": "import copy, logging\nclass T: pass\nclass H(logging.StreamHandler):\n    def emit(self, record):\n        global got\n        try:\n            got = copy.copy(record)\n        except Exception as e:\n            failed.append(e)\nfailed = []\nlog = logging.getLogger('copied')\nlog.addHandler(H())\nlog.error('x', extra={'__reduce_ex__': lambda n: (lambda: T, (), (None, {'__qualname__': 'q'}))})\nraise failed[0]",
     # files
     "path that lies": _LYING_PATH + "got = open(P('/proc/self/status')).read()",
