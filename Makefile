@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+AGAIN  ?=
 STAMP  := $(VENV)/.installed
 UV     := $(shell command -v uv 2>/dev/null)
 
@@ -27,11 +28,11 @@ demo: $(STAMP)
 	@$(BIN)/custody demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(AGAIN)
 
 # Over runc and gVisor, with the engine that DOCKER_HOST names or one of its own.
 test-docker: $(STAMP)
-	.ci/engine run $(BIN)/python -m pytest -m docker
+	.ci/engine run $(BIN)/python -m pytest -m docker $(AGAIN)
 
 test-model: $(STAMP)
 	$(BIN)/python -m pytest -m model --timeout 1200 -rs

@@ -91,7 +91,9 @@ class Console:
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
-            except Exception:  # noqa: BLE001, S112 - the cell may have put anything in its stream's place
+            except KeyboardInterrupt:
+                raise
+            except BaseException:  # noqa: BLE001, S112 - the cell may have put anything in its stream's place
                 continue
         self._running.number = None
         return {

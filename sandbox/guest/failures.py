@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable
+from types import TracebackType
 
 from sandbox.guest.frames import JsonObject
 
@@ -26,16 +27,27 @@ def describe(
 
 def _safely(text: Callable[[], str], otherwise: str) -> str:
     try:
-        return str(text())
+        return str.__str__(str(text()))  # a real str: a subclass has methods of its own
     except BaseException:  # noqa: BLE001 - the methods of an exception and of its class are the cell's code
         return otherwise
 
 
 def _line(error: BaseException, files: frozenset[str]) -> int | None:
     """Return the innermost line of a cell; a mistake of syntax has its line with it."""
-    if isinstance(error, SyntaxError) and error.filename in files:
-        return error.lineno if isinstance(error.lineno, int) and error.lineno > 0 else None
-    line, step = None, error.__traceback__
+    try:
+        return _syntax_line(error, files) or _innermost_line(error, files)
+    except BaseException:  # noqa: BLE001 - what an exception says of itself is the cell's code, too
+        return None
+
+
+def _syntax_line(error: BaseException, files: frozenset[str]) -> int | None:
+    if not isinstance(error, SyntaxError) or type(error.filename) is not str or error.filename not in files:
+        return None
+    return int(error.lineno) if type(error.lineno) is int and error.lineno > 0 else None
+
+
+def _innermost_line(error: BaseException, files: frozenset[str]) -> int | None:
+    line, step = None, _traceback_of(error)
     while step is not None:
         if step.tb_frame.f_code.co_filename in files:
             line = step.tb_lineno
@@ -44,7 +56,7 @@ def _line(error: BaseException, files: frozenset[str]) -> int | None:
 
 
 def _own_traceback(error: BaseException, files: frozenset[str]) -> str:
-    report = traceback.TracebackException.from_exception(error, limit=-200)
+    report = traceback.TracebackException(type(error), error, _traceback_of(error), limit=-200)
     linked: traceback.TracebackException | None = report
     for _ in range(_CHAIN):
         if linked is None:
@@ -56,3 +68,9 @@ def _own_traceback(error: BaseException, files: frozenset[str]) -> str:
         assert linked is not None
         linked.__cause__ = linked.__context__ = None
     return "".join(report.format())
+
+
+def _traceback_of(error: BaseException) -> TracebackType | None:
+    """Return where it was raised, whatever a property of its class says."""
+    found = vars(BaseException)["__traceback__"].__get__(error)
+    return found if isinstance(found, TracebackType) else None

@@ -1,7 +1,6 @@
 """Modules for strict code: façades that hold the offered names and never the module behind them."""
 
 import dataclasses
-import functools
 import importlib
 import math
 import sys
@@ -9,7 +8,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sandbox.guest.language import guards, refusals
+from sandbox.guest.language import classes, guards, refusals, stand_ins
 from sandbox.guest.language.files import Files
 from sandbox.guest.language.offered import INSTEAD, OFFERED
 
@@ -115,15 +114,25 @@ class Importer:
         """Return what stands in for functions that would open any path, read any attribute or run any text."""
         files = self._files
         makers: dict[str, Callable[[], dict[str, Any]]] = {
-            "dataclasses": lambda: {"dataclass": guarded_dataclass},
+            "collections": lambda: {"namedtuple": stand_ins.guarded_namedtuple},
+            "contextlib": lambda: {
+                "redirect_stdout": stand_ins.redirect_stdout,
+                "redirect_stderr": stand_ins.redirect_stderr,
+            },
+            "dataclasses": lambda: {
+                "dataclass": stand_ins.guarded_dataclass,
+                "Field": classes.handed_out(dataclasses.Field),
+            },
             "functools": lambda: {
+                "cached_property": stand_ins.cached_property,
+                "total_ordering": stand_ins.guarded_total_ordering,
                 "wraps": guards.guarded_wraps,
                 "update_wrapper": guards.guarded_update_wrapper,
             },
             "glob": lambda: {"glob": files.glob},
             "gzip": lambda: {"open": files.gzip_open},
             "io": lambda: {"open": files.open},
-            "logging": lambda: {"basicConfig": guarded_basic_config},
+            "logging": lambda: {"basicConfig": stand_ins.guarded_basic_config},
             "math": lambda: {item: getattr(math, item) for item in dir(math) if not item.startswith("_")},
             "operator": guards.operator_names,
             "os": files.os_names,
@@ -131,7 +140,12 @@ class Importer:
             "pathlib": lambda: {"Path": files.path_class, "PosixPath": files.path_class},
             "sqlite3": lambda: {"connect": files.connect_sqlite},
             "sys": lambda: {"argv": [""], **{name: Current(name) for name in ("stdin", "stdout", "stderr")}},
-            "xml.etree.ElementTree": lambda: {"parse": files.parse_xml},
+            "typing": lambda: {
+                **stand_ins.typing_names(),
+                "get_origin": classes.guarded_get_origin,
+                "get_args": classes.guarded_get_args,
+            },
+            "xml.etree.ElementTree": files.xml_names,
         }
         return makers[name]() if name in makers else {}
 
@@ -145,23 +159,3 @@ def _no_module(name: str) -> str:
         instead or "use one of the analysis modules, such as re, json, csv, statistics, itertools, datetime"
     )
     return f"strict language policy: the module {name} is not offered: {advice}"
-
-
-@functools.wraps(dataclasses.dataclass)
-def guarded_dataclass(cls: Any = None, /, **options: Any) -> Any:
-    """Make a dataclass of a class whose fields have ordinary names: dataclasses writes them into source text."""
-
-    def make(kind: Any) -> Any:
-        for field in vars(kind).get("__annotations__", {}):
-            if not (isinstance(field, str) and field.isidentifier()):
-                raise TypeError(f"a field cannot be named {field!r}")
-        return dataclasses.dataclass(kind, **options)
-
-    return make if cls is None else make(cls)
-
-
-def guarded_basic_config(*, level: Any = "WARNING", **options: Any) -> None:
-    """Log to the cell's error output; other targets and styles are not offered."""
-    logging = importlib.import_module("logging")
-    kept = {name: options[name] for name in ("format", "datefmt") if name in options}
-    logging.basicConfig(level=level, stream=sys.stderr, force=True, **kept)

@@ -42,6 +42,14 @@ _PATH_QUESTIONS = [
 ]
 
 
+def _text(path: Any) -> str:
+    """Return a path, mode or pattern as the plain str it is: a subclass may answer differently each time it is asked."""
+    raw = os.fspath(path)
+    if isinstance(raw, bytes):
+        return bytes.decode(raw, "utf-8", "surrogateescape")
+    return str.__str__(raw)
+
+
 class Files:
     """Opens what lies below the session's own folders, however the path is written."""
 
@@ -54,13 +62,13 @@ class Files:
 
     def checked(self, path: Any, *, writing: bool = False) -> str:
         """Return the path as a plain str, or raise PermissionError for one that leads elsewhere."""
-        text = self._where(os.fsdecode(path)) if not isinstance(path, int) else ""
+        text = self._where(_text(path)) if not isinstance(path, int) else ""
         real = os.path.realpath(os.path.join(self._workspace, text))  # noqa: PTH118
         roots = self._writable if writing else self._readable
         if text and any(real == root or real.startswith(f"{root}/") for root in roots):
             return text
         what = "write below `workspace`" if writing else "read `evidence` and what is below `workspace`"
-        raise PermissionError(1, f"strict language policy: this path is not the session's: {what}", str(path))
+        raise PermissionError(1, f"strict language policy: this path is not the session's: {what}", text)
 
     def _where(self, path: str) -> str:
         """Return where a piece of evidence lies, when it is not below one folder of its own."""
@@ -82,31 +90,79 @@ class Files:
         """Open a file of the session."""
         if "opener" in kwargs or len(args) > 5:
             raise PermissionError(1, "strict language policy: open() takes no opener")
+        mode = _text(mode)
         path = self.checked(file, writing=not _READ_ONLY_MODES.issuperset(mode))
         return builtins.open(path, mode, *args, **kwargs)  # noqa: PTH123 - the caller closes it
 
     def gzip_open(self, file: Any, mode: str = "rb", *args: Any, **kwargs: Any) -> Any:
+        mode = _text(mode)
         if isinstance(file, str | bytes | os.PathLike):
             file = self.checked(file, writing=not _READ_ONLY_MODES.issuperset(mode))
         return importlib.import_module("gzip").open(file, mode, *args, **kwargs)
 
-    def parse_xml(self, source: Any, parser: Any = None) -> Any:
-        if isinstance(source, str | bytes | os.PathLike):
-            source = self.checked(source)
-        return importlib.import_module("xml.etree.ElementTree").parse(source, parser)
-
     def connect_sqlite(self, database: Any = ":memory:", timeout: float = 5.0) -> Any:
-        if database != ":memory:":
-            database = self.checked(database, writing=True)
-        return importlib.import_module("sqlite3").connect(database, timeout=timeout)
+        """Open one database: the files that statements name are not looked at, so they are not opened."""
+        sqlite3 = importlib.import_module("sqlite3")
+        path = _text(database)
+        if path != ":memory:":
+            path = self.checked(path, writing=True)
+        connection = sqlite3.connect(path, timeout=timeout)
 
-    def glob(self, pattern: str, **options: Any) -> list[str]:
-        root = options.get("root_dir") or "."
-        found = importlib.import_module("glob").glob(pattern, **options)
+        def authorize(action: int, name: str | None, *_more: object) -> int:
+            attaches = action == sqlite3.SQLITE_ATTACH and name not in {"", ":memory:"}
+            return int(sqlite3.SQLITE_DENY if attaches else sqlite3.SQLITE_OK)
+
+        connection.set_authorizer(authorize)
+        return connection
+
+    def glob(self, pattern: Any, *, root_dir: Any = None, recursive: bool = False) -> list[str]:
+        root = "." if root_dir is None else self.checked(root_dir)
+        found = importlib.import_module("glob").glob(_text(pattern), root_dir=root, recursive=recursive)
         return [path for path in found if self.is_inside(os.path.join(root, path))]  # noqa: PTH118
 
-    def walk(self, top: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        return os.walk(self.checked(top), *args, **kwargs)
+    def walk(self, top: Any, topdown: bool = True) -> Iterator[Any]:
+        """`os.walk`: the caller may change the list of folders to go on with, so each is looked at again."""
+        start = self.checked(top)
+        entries = sorted(os.scandir(start), key=lambda entry: entry.name)
+        folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        files = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
+        if topdown:
+            yield start, folders, files
+        for folder in list(folders):
+            yield from self.walk(os.path.join(start, _text(folder)), topdown)  # noqa: PTH118
+        if not topdown:
+            yield start, folders, files
+
+    def xml_names(self) -> dict[str, Any]:
+        etree = importlib.import_module("xml.etree.ElementTree")
+        tree_class = types.new_class("ElementTree", (etree.ElementTree,), exec_body=self._xml_methods)
+
+        def parse(source: Any, parser: Any = None) -> Any:
+            tree = tree_class()
+            tree.parse(source, parser)
+            return tree
+
+        def canonicalize(xml_data: Any = None, *, from_file: Any = None, **options: Any) -> Any:
+            source = None if from_file is None else self._source(from_file)
+            return etree.canonicalize(xml_data, from_file=source, **options)
+
+        return {"parse": parse, "canonicalize": canonicalize}
+
+    def _xml_methods(self, body: dict[str, Any]) -> None:
+        etree = importlib.import_module("xml.etree.ElementTree")
+
+        def parse(tree: Any, source: Any, parser: Any = None) -> Any:
+            return etree.ElementTree.parse(tree, self._source(source), parser)
+
+        def write(tree: Any, target: Any, *args: Any, **kwargs: Any) -> None:
+            if not hasattr(target, "write"):
+                target = self.checked(target, writing=True)
+            etree.ElementTree.write(tree, target, *args, **kwargs)
+
+        body.update(__module__="xml.etree.ElementTree", parse=parse, write=write)
+
+    def _source(self, source: Any) -> Any:
+        return source if hasattr(source, "read") else self.checked(source)
 
     def replacing(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return os.rename and its like with both ends checked."""
@@ -121,6 +177,8 @@ class Files:
 
         @functools.wraps(function)
         def guarded(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
+            if "dir_fd" in kwargs:
+                raise PermissionError(1, "strict language policy: a path is not taken from a descriptor")
             return function(self.checked(path, writing=writing), *args, **kwargs)
 
         return guarded
@@ -180,12 +238,14 @@ class Files:
             "curdir",
             "pardir",
             "expanduser",
-            "realpath",
         ]
         return {
             **{name: getattr(os.path, name) for name in kept},
             **{name: self.asked(getattr(os.path, name)) for name in ("exists", "isfile", "isdir", "islink")},
-            **{name: self.on_path(getattr(os.path, name)) for name in ("getsize", "getmtime", "getctime")},
+            **{
+                name: self.on_path(getattr(os.path, name))
+                for name in ("getsize", "getmtime", "getctime", "realpath")
+            },
         }
 
     @functools.cached_property
@@ -200,7 +260,7 @@ class Files:
             **{name: _moving(self, name) for name in ("rename", "replace")},
             **{
                 name: _refusing(name)
-                for name in ("symlink_to", "hardlink_to", "link_to", "lchmod", "samefile")
+                for name in ("symlink_to", "hardlink_to", "link_to", "lchmod", "samefile", "walk")
             },
         }
         return types.new_class(
@@ -233,7 +293,7 @@ def _listing(files: Files, name: str) -> Callable[..., Any]:
         found = getattr(_plain(files, self, writing=False), name)(*args, **kwargs)
         if isinstance(found, pathlib.PosixPath):
             return files.path_class(found)
-        return (files.path_class(path) for path in found)
+        return (files.path_class(path) for path in found if files.is_inside(path))
 
     return method
 
@@ -248,6 +308,6 @@ def _moving(files: Files, name: str) -> Callable[..., Any]:
 
 def _refusing(name: str) -> Callable[..., Any]:
     def method(self: Any, *_args: Any, **_kwargs: Any) -> Any:
-        raise PermissionError(1, f"strict language policy: Path.{name} is not available", os.fsdecode(self))
+        raise PermissionError(1, f"strict language policy: Path.{name} is not available", _text(self))
 
     return method

@@ -2,16 +2,15 @@
 
 import collections
 import functools
-import io
 import operator
 import string
 import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sandbox.guest.language import names
+from sandbox.guest.language import names, privates
+from sandbox.guest.language.privates import CELLS, bound_to, is_own
 
-CELLS = "__main__"
 _MISSING = object()
 #: Whoever holds one of these holds the interpreter.
 _NEVER_HANDED_OUT = (types.ModuleType, types.FrameType, types.CodeType, types.TracebackType)
@@ -26,8 +25,8 @@ _SETTABLE = frozenset(
         "sqlite3.Cursor",
     }
 )
-#: Classes written in cells, as far as they were seen being written to: the way hot loops take.
-_own_classes: set[type] = set()
+#: Classes written in cells, as far as they were seen being written to, and the names they must leave alone: the way hot loops take.
+_own_classes: dict[type, frozenset[str]] = {}
 
 
 class Refused(AttributeError):
@@ -50,9 +49,9 @@ def examine(obj: Any, name: str) -> Any:
         return _formatting(obj, name)
     if name == "obj" and isinstance(obj, AttributeError | NameError):
         raise Refused("strict language policy: an error does not hand out the object it is about")
-    if isinstance(obj, type) and (
-        name == "mro" or (name in {"__new__", "__call__"} and issubclass(obj, type))
-    ):
+    if name in names.OWN_ONLY and not privates.defined_by_cells(obj, name):
+        raise Refused(f"strict language policy: {name!r} of {type(obj).__name__} leads into the interpreter")
+    if name in {"__new__", "__call__"} and isinstance(obj, type) and issubclass(obj, type):
         raise Refused(f"strict language policy: {name!r} of a class leads into the interpreter")
     if name == "__init__":
         return _initialiser(obj)
@@ -84,25 +83,14 @@ def _initialiser(obj: Any) -> Any:
     return checked
 
 
-def is_own(obj: Any) -> bool:
-    """Say whether the class, or the class of the object, was written in a cell."""
-    kind = obj if isinstance(obj, type) else type(obj)
-    return kind.__module__ == CELLS
-
-
 def _has_private(obj: Any, name: str) -> bool:
-    """Say whether a private attribute is of the code's own making and not inherited from a foreign class."""
-    kind = obj if isinstance(obj, type) else type(obj)
+    """Say whether a private attribute is of the code's own making and not one that a foreign class keeps for itself."""
     if isinstance(obj, super):
-        return is_own(_bound_to(obj))
-    if not is_own(kind) and kind is not types.SimpleNamespace:
-        return False
-    inherited = any(name in vars(base) for base in kind.__mro__ if base.__module__ != CELLS)
-    return not inherited
-
-
-def _bound_to(parent: Any) -> Any:
-    return parent.__self__
+        obj = bound_to(obj)
+    kind = obj if isinstance(obj, type) else type(obj)
+    if not is_own(kind):
+        return kind is types.SimpleNamespace
+    return name not in privates.library_names(kind)
 
 
 def _own_setter(obj: Any, name: str) -> Callable[..., Any]:
@@ -110,22 +98,26 @@ def _own_setter(obj: Any, name: str) -> Callable[..., Any]:
     method = getattr(obj, name)
 
     def checked(*arguments: Any) -> Any:
-        target = _bound_to(obj) if isinstance(obj, super) else arguments[0]
+        target = bound_to(obj) if isinstance(obj, super) else arguments[0]
         attribute = arguments[0] if isinstance(obj, super) else arguments[1]
-        if not is_own(target) or isinstance(target, type) or not names.may_be_written(attribute):
+        if not is_own(target) or isinstance(target, type):
             raise Refused(f"strict language policy: the attribute {attribute!r} cannot be set here")
+        writable(target, _settable(attribute))
         return method(*arguments)
 
     return checked
 
 
-def writable(obj: Any) -> Any:
+def writable(obj: Any, private: str = "") -> Any:
     """Return the object if code may set attributes of it: its own, and the few foreign kinds that are made for it."""
-    kind = type(obj)
-    if kind in _own_classes:
+    library = _own_classes.get(type(obj))
+    if library is not None and private not in library:
         return obj
+    kind = type(obj)
+    if private and private in _library_names(obj):
+        raise Refused(f"strict language policy: {private!r} is used by the library: choose another name")
     if kind.__module__ == CELLS:
-        _own_classes.add(kind)
+        _own_classes[kind] = privates.library_names(kind)
         return obj
     if isinstance(obj, type | types.FunctionType) and obj.__module__ == CELLS:
         return obj
@@ -136,12 +128,24 @@ def writable(obj: Any) -> Any:
     )
 
 
+def _library_names(obj: Any) -> frozenset[str]:
+    return privates.library_names_below(obj) if isinstance(obj, type) else privates.library_names(type(obj))
+
+
+def augmented(obj: Any, name: str) -> Any:
+    """Return the object for `obj.name += …`, which reads the attribute before it sets it."""
+    by_text(obj, name)
+    if names.attribute_kind(name) == "examined" and not privates.defined_by_cells(obj, name):
+        raise Refused(f"strict language policy: {name!r} is of {type(obj).__name__}: choose another name")
+    return writable(obj, name)
+
+
 # -------------------------------------------------------------------- the built-ins that take names as text
 
 
 def guarded_getattr(obj: Any, name: str, default: Any = _MISSING) -> Any:
     try:
-        return _by_text(obj, name)
+        return by_text(obj, name)
     except AttributeError:
         if default is _MISSING:
             raise
@@ -150,13 +154,14 @@ def guarded_getattr(obj: Any, name: str, default: Any = _MISSING) -> Any:
 
 def guarded_hasattr(obj: Any, name: str) -> bool:
     try:
-        _by_text(obj, name)
+        by_text(obj, name)
     except AttributeError:
         return False
     return True
 
 
-def _by_text(obj: Any, name: str) -> Any:
+def by_text(obj: Any, name: str) -> Any:
+    """Read an attribute by a name that is only known now."""
     if type(name) is not str:
         raise TypeError("an attribute's name must be a plain str")
     kind = names.attribute_kind(name)
@@ -166,11 +171,11 @@ def _by_text(obj: Any, name: str) -> Any:
 
 
 def guarded_setattr(obj: Any, name: str, value: Any) -> None:
-    setattr(writable(obj), _settable(name), value)
+    setattr(writable(obj, _settable(name)), name, value)
 
 
 def guarded_delattr(obj: Any, name: str) -> None:
-    delattr(writable(obj), _settable(name))
+    delattr(writable(obj, _settable(name)), name)
 
 
 def _settable(name: str) -> str:
@@ -182,7 +187,15 @@ def _settable(name: str) -> str:
 def guarded_vars(obj: Any = _MISSING) -> dict[str, Any]:
     if obj is _MISSING or not (is_own(obj) or isinstance(obj, types.SimpleNamespace)):
         raise TypeError("strict language policy: vars() shows objects of your own classes only")
-    return {name: value for name, value in vars(obj).items() if not name.startswith("__")}
+    library = privates.library_names(obj if isinstance(obj, type) else type(obj))
+    return {
+        name: value
+        for name, value in vars(obj).items()
+        if not name.startswith("__")
+        and name not in library
+        and not (isinstance(obj, type) and name.startswith("_"))
+        and not isinstance(value, _NEVER_HANDED_OUT)
+    }
 
 
 def guarded_dir(obj: Any = _MISSING) -> list[str]:
@@ -199,7 +212,7 @@ def guarded_super(kind: Any, obj: Any) -> Any:
 
 def guarded_attrgetter(*attributes: str) -> Callable[[Any], Any]:
     def one(obj: Any, path: str) -> Any:
-        return functools.reduce(_by_text, path.split("."), obj)
+        return functools.reduce(by_text, path.split("."), obj)
 
     if len(attributes) == 1:
         return lambda obj: one(obj, attributes[0])
@@ -207,12 +220,22 @@ def guarded_attrgetter(*attributes: str) -> Callable[[Any], Any]:
 
 
 def guarded_methodcaller(name: str, /, *args: Any, **kwargs: Any) -> Callable[[Any], Any]:
-    return lambda obj: _by_text(obj, name)(*args, **kwargs)
+    return lambda obj: by_text(obj, name)(*args, **kwargs)
 
 
 def guarded_update_wrapper(wrapper: Any, wrapped: Any) -> Any:
-    """`functools.wraps` without its lists of attributes: they would copy a function's globals into the cell's."""
-    return functools.update_wrapper(writable(wrapper), wrapped)
+    """`functools.wraps` for what cells call: names and texts, nothing by which the library would find its way."""
+    writable(wrapper)
+    for name in ("__name__", "__qualname__", "__doc__"):
+        text = getattr(wrapped, name, None)
+        if type(text) is str:
+            setattr(wrapper, name, text)
+    if isinstance(wrapped, types.FunctionType) and isinstance(wrapper, types.FunctionType):
+        wrapper.__annotations__ = wrapped.__annotations__
+        for name, value in vars(wrapped).items():
+            if names.may_be_written(name):
+                guarded_setattr(wrapper, name, value)
+    return wrapper
 
 
 def guarded_wraps(wrapped: Any) -> Callable[[Any], Any]:
@@ -229,114 +252,33 @@ class _Formatter(string.Formatter):
         first, rest = __import__("_string").formatter_field_name_split(field_name)
         value = self.get_value(first, args, kwargs)
         for is_attribute, key in rest:
-            value = _by_text(value, key) if is_attribute else value[key]
+            value = by_text(value, key) if is_attribute else value[key]
         return value, first
 
 
 def _formatting(obj: Any, name: str) -> Any:
+    """Judged by what comes out: `super().format` and aliases of `str` hand out the method as well."""
     if isinstance(obj, collections.UserString) or (
         isinstance(obj, type) and issubclass(obj, collections.UserString)
     ):
         raise Refused("strict language policy: use str for formatting")
-    if isinstance(obj, type) and issubclass(obj, str):
-        return _format_map if name == "format_map" else _format
-    if isinstance(obj, str):
-        return functools.partial(_format_map if name == "format_map" else _format, obj)
-    return read(obj, name)
+    value = read(obj, name)
+    guarded = _format_map if name == "format_map" else _format
+    if isinstance(value, types.MethodDescriptorType) and issubclass(value.__objclass__, str):
+        return guarded
+    if isinstance(value, types.BuiltinMethodType) and isinstance(value.__self__, str):
+        return functools.partial(guarded, value.__self__)
+    if isinstance(getattr(value, "__self__", None), collections.UserString):
+        raise Refused("strict language policy: use str for formatting")
+    return value
 
 
 def _format(template: str, /, *args: Any, **kwargs: Any) -> str:
-    return _Formatter().vformat(str(template), args, kwargs)
+    return _Formatter().vformat(str.__str__(template), args, kwargs)
 
 
 def _format_map(template: str, mapping: Mapping[str, Any], /) -> str:
-    return _Formatter().vformat(str(template), (), mapping)
-
-
-# -------------------------------------------------------------------- classes
-
-
-class _Opaque(type):
-    """Makes stand-ins for classes that open what they are told to: they can be compared and asked, not called."""
-
-    stands_for: type
-
-    def __call__(cls, *_args: Any, **_kwargs: Any) -> Any:
-        raise TypeError(f"strict language policy: {cls.__name__} objects are given to you, not made by you")
-
-    def __instancecheck__(cls, obj: Any) -> bool:
-        return isinstance(obj, cls.stands_for)
-
-    def __subclasscheck__(cls, kind: type) -> bool:
-        return issubclass(kind, cls.stands_for)
-
-    def __repr__(cls) -> str:
-        return f"<class {cls.__name__!r}>"
-
-
-_IN_MEMORY = (io.StringIO, io.BytesIO)
-
-
-_stand_ins: dict[type, type] = {}
-
-
-def handed_out(kind: type) -> type:
-    """Return the class, or its stand-in where a call of it would open a path, a descriptor or a function's insides."""
-    opens = (issubclass(kind, io.IOBase) and not issubclass(kind, _IN_MEMORY)) or kind is types.FunctionType
-    of_guest = kind.__module__.startswith("sandbox.") and not issubclass(kind, BaseException)
-    if opens or of_guest or kind.__module__ == "sqlite3":
-        if kind not in _stand_ins:
-            _stand_ins[kind] = _Opaque(kind.__name__, (), {"stands_for": kind, "__doc__": kind.__doc__})
-        return _stand_ins[kind]
-    return kind
-
-
-class _TypeOfTypes(type):
-    """Makes `type` a name that can be asked, compared and subscripted, and never called with three arguments."""
-
-    def __call__(cls, obj: Any = _MISSING, *more: Any) -> Any:
-        if obj is _MISSING or more:
-            raise TypeError(
-                "strict language policy: type() takes one argument; write a class statement instead"
-            )
-        kind = type(obj)
-        return cls if issubclass(kind, type) else handed_out(kind)
-
-    def __instancecheck__(cls, obj: Any) -> bool:
-        return isinstance(obj, type)
-
-    def __subclasscheck__(cls, kind: type) -> bool:
-        return issubclass(kind, type)
-
-    def __getitem__(cls, inner: Any) -> Any:
-        return type[inner]
-
-    def __or__(cls, other: Any) -> Any:
-        return type | other
-
-    def __repr__(cls) -> str:
-        return "<class 'type'>"
-
-
-class TypeOf(metaclass=_TypeOfTypes):
-    """The name `type` of strict code."""
-
-
-TypeOf.__name__ = "type"
-
-
-def build_class(body: Any, name: str, *bases: Any, **keywords: Any) -> Any:
-    """Make a class unless a base gives it power over others: metaclasses, and groups that may lie to `except*`."""
-    if "metaclass" in keywords:
-        raise TypeError("strict language policy: metaclass= is not allowed: inherit from abc.ABC instead")
-    for base in bases:
-        if (
-            base is TypeOf
-            or isinstance(base, _Opaque)
-            or (isinstance(base, type) and issubclass(base, type | BaseExceptionGroup))
-        ):
-            raise TypeError(f"strict language policy: a class cannot inherit from {base.__name__}")
-    return __build_class__(body, name, *bases, **keywords)
+    return _Formatter().vformat(str.__str__(template), (), mapping)
 
 
 def operator_names() -> dict[str, Any]:

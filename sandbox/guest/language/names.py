@@ -117,13 +117,26 @@ _ASSIGNABLE = frozenset({"__slots__", "__all__", "__author__", "__version__"})
 _ENUM_NAMES = frozenset({"_missing_", "_generate_next_value_", "_ignore_", "_order_", "_value_", "_name_"})
 _OF_NAMEDTUPLE = frozenset({"_asdict", "_replace", "_fields", "_make", "_field_defaults"})
 
+#: Lead from a foreign object to classes, frames, the event loop, or around a guard; on a cell's own they are ordinary names.
+OWN_ONLY = frozenset(
+    {
+        "mro",
+        "get_loop",
+        "get_stack",
+        "print_stack",
+        "get_coro",
+        "set_authorizer",
+        "__set__",
+        "__delete__",
+        "__set_name__",
+    }
+)
 #: Read only after a look at the object: on some kinds they lead out.
-_EXAMINED = frozenset(
+_EXAMINED = OWN_ONLY | frozenset(
     {
         "format",
         "format_map",
         "obj",
-        "mro",
         "__init__",
         "__new__",
         "__call__",

@@ -6,13 +6,13 @@ Defence inside the boundary, never the boundary.
 import ast
 import builtins
 import pathlib
-import typing
 from typing import Any
 
-from sandbox.guest.language import guards
+from sandbox.guest.language import classes, guards, names
 from sandbox.guest.language.facades import Importer
 from sandbox.guest.language.files import Files
 from sandbox.guest.language.foresight import foresee
+from sandbox.guest.language.library import guard_library
 from sandbox.guest.language.policy import Places, parse
 from sandbox.guest.language.refusals import NO_INPUT, hint_for
 from sandbox.guest.language.transformer import StrictTransformer
@@ -87,8 +87,6 @@ _REFUSED = {
     "locals": "use the variables by their names",
     "help": "print(name.__doc__)",
 }
-_FORWARD = (ast.Expression, ast.Name, ast.Attribute, ast.Subscript, ast.Tuple, ast.List, ast.Constant, ast.BinOp,
-            ast.BitOr, ast.Load)  # fmt: skip
 
 
 class Strict:
@@ -97,14 +95,14 @@ class Strict:
     def __init__(self, places: Places) -> None:
         self._files = Files(places)
         self._importer = Importer(self._files)
-        _guard_forward_references()
+        guard_library()
 
     def enter(self, namespace: dict[str, Any]) -> None:
         for name, value in namespace.items():
             if isinstance(value, pathlib.PosixPath):
                 namespace[name] = self._files.path_class(value)
             elif isinstance(value, type):
-                namespace[name] = guards.handed_out(value)
+                namespace[name] = classes.handed_out(value)
         namespace["__builtins__"] = self._builtins(namespace)
 
     def read(self, code: str, filename: str, namespace: dict[str, Any]) -> ast.Module:
@@ -130,10 +128,12 @@ class Strict:
             "_getattr_": guards.read,
             "_examine_": guards.examine,
             "_write_": guards.writable,
+            "_augmented_": guards.augmented,
+            "_pattern_": classes.pattern,
             "_super_": guards.guarded_super,
-            "__build_class__": guards.build_class,
+            "__build_class__": classes.build_class,
             "__import__": self._importer,
-            "type": guards.TypeOf,
+            "type": classes.TypeOf,
             "open": self._files.open,
             "getattr": guards.guarded_getattr,
             "hasattr": guards.guarded_hasattr,
@@ -141,7 +141,9 @@ class Strict:
             "delattr": guards.guarded_delattr,
             "vars": guards.guarded_vars,
             "dir": guards.guarded_dir,
-            "globals": lambda: {name: item for name, item in namespace.items() if not name.startswith("__")},
+            "globals": lambda: {
+                name: item for name, item in namespace.items() if names.may_be_variable(name, stored=True)
+            },
         }
 
 
@@ -150,17 +152,3 @@ def _refusing(name: str, instead: str) -> Any:
         raise PermissionError(1, f"strict language policy: {name}() is not available: {instead}")
 
     return refused
-
-
-def _guard_forward_references() -> None:
-    """Let annotations in quotes name types and do nothing else: they are evaluated without any guard."""
-    make = typing.ForwardRef.__init__
-
-    def checked(self: Any, arg: Any, *args: Any, **kwargs: Any) -> None:
-        make(self, arg, *args, **kwargs)
-        for node in ast.walk(ast.parse(arg, mode="eval")):
-            hidden = isinstance(node, ast.Attribute) and node.attr.startswith("_")
-            if hidden or not isinstance(node, _FORWARD):
-                raise TypeError(f"strict language policy: the annotation {arg!r} must be a type's name")
-
-    typing.ForwardRef.__init__ = checked  # type: ignore[method-assign]

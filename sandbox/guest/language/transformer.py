@@ -17,6 +17,7 @@ _INSTEAD = {
     "__annotations__": "use dataclasses.fields(obj)",
     "__bases__": "use isinstance or issubclass",
 }
+_READ_AS_WRITTEN = frozenset({"plain", "private"})
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -27,6 +28,8 @@ class StrictTransformer(RestrictingNodeTransformer):
         super().__init__()
         self._filename = filename
         self._classes: list[str] = []
+        self._patterns: list[ast.Assign] = []
+        self._pattern_count = 0
 
     def error(self, node: ast.AST, info: str) -> None:
         raise NotInThisSandbox(
@@ -101,7 +104,9 @@ class StrictTransformer(RestrictingNodeTransformer):
     def _guard_write(self, node: ast.Attribute) -> ast.AST:
         if not names.may_be_written(node.attr):
             self.error(node, f"the attribute {node.attr!r} cannot be set")
-        node.value = self._call("_write_", node.value, at=node.value)
+        name = self._mangled(node.attr)
+        private = [ast.Constant(name)] if names.attribute_kind(name) == "private" else []
+        node.value = self._call("_write_", node.value, *private, at=node.value)
         return node
 
     def _mangled(self, name: str) -> str:
@@ -121,6 +126,15 @@ class StrictTransformer(RestrictingNodeTransformer):
         return self._inside(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        """`obj.name += …` reads the attribute too. A private name that may be written may be read."""
+        match node.target:
+            case ast.Attribute(value=value, attr=attr) if names.attribute_kind(attr) not in _READ_AS_WRITTEN:
+                if not names.may_be_written(attr):
+                    self.error(node, f"the attribute {attr!r} cannot be set")
+                guard = self._call("_augmented_", self.visit(value), ast.Constant(attr), at=node.target)
+                node.target.value = guard
+                node.value = self.visit(node.value)
+                return node
         return self._inside(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
@@ -220,12 +234,18 @@ class StrictTransformer(RestrictingNodeTransformer):
 
     # ---------------------------------------------------------------- match
 
-    def visit_Match(self, node: ast.AST) -> ast.AST:
+    def visit_Match(self, node: ast.Match) -> list[ast.stmt]:
+        """Classes whose patterns read attributes by a name that is not seen here are looked at before they are used."""
+        outer, self._patterns = self._patterns, []
+        inner = self._inside(node)
+        looked_at, self._patterns = self._patterns, outer
+        return [*looked_at, inner]
+
+    def _visit_pattern(self, node: ast.AST) -> ast.AST:
         return self._inside(node)
 
-    visit_match_case = visit_MatchValue = visit_MatchSingleton = visit_MatchSequence = visit_MatchOr = (
-        visit_Match
-    )
+    visit_match_case = visit_MatchValue = visit_MatchSingleton = _visit_pattern
+    visit_MatchSequence = visit_MatchOr = _visit_pattern
 
     def visit_MatchAs(self, node: ast.MatchAs) -> ast.AST:
         self.check_name(node, node.name)
@@ -242,7 +262,21 @@ class StrictTransformer(RestrictingNodeTransformer):
     def visit_MatchClass(self, node: ast.MatchClass) -> ast.AST:
         for attribute in node.kwd_attrs:
             self._check_pattern_attribute(node, attribute)
-        return self._inside(node)
+        inner = self._inside(node)
+        guarded = [name for name in node.kwd_attrs if names.attribute_kind(name) != "plain"]
+        if node.patterns or guarded or not isinstance(inner.cls, ast.Name | ast.Attribute):
+            inner.cls = self._looked_at(inner.cls, len(node.patterns), guarded, at=node)
+        return inner
+
+    def _looked_at(self, kind: ast.expr, positions: int, keywords: list[str], *, at: ast.AST) -> ast.Name:
+        """Put what the pattern compares with into a variable that cells cannot name: a pattern cannot hold a call."""
+        self._pattern_count += 1
+        name = f"_pattern_{self._pattern_count}_"
+        said = [ast.Constant(positions), *map(ast.Constant, keywords)]
+        target = ast.copy_location(ast.Name(name, ast.Store()), at)
+        found = self._call("_pattern_", kind, *said, at=at)
+        self._patterns.append(ast.copy_location(ast.Assign([target], found), at))
+        return ast.copy_location(ast.Name(name, ast.Load()), at)
 
     def _check_pattern_attribute(self, node: ast.AST, attribute: str) -> None:
         if attribute.startswith("_") or names.attribute_kind(attribute) not in {"plain", "guarded"}:

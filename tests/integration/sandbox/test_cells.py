@@ -70,6 +70,12 @@ def test_a_mistake_of_syntax_is_an_error_with_its_line(in_box):
             "class M(type):\n    __name__ = property(lambda s: 1 / 0)\nclass E(Exception, metaclass=M): pass\nraise E",
             "Exception",
         ),
+        ("raise SyntaxError('x', ([], 1, 1, ''))", "SyntaxError"),
+        ("class E(Exception):\n    __traceback__ = property(lambda s: exit(1))\nraise E", "E"),
+        (
+            "import sys\nclass S:\n    def flush(self): raise SystemExit\nsys.stderr = S()\n1 / 0",
+            "ZeroDivisionError",
+        ),
         ("raise ValueError('\\ud800')", "ValueError"),
         ("'\\ud800'.encode()", "UnicodeEncodeError"),
     ],

@@ -7,6 +7,7 @@ import pytest
 from sandbox import Finished, HostCall, Mount, Policy, SandboxUnavailable, open_session
 from sandbox.strictness import package_directory
 from tests.integration.sandbox.language_snippets import EVIDENCE, SNIPPETS, table, table_in_readme
+from tests.integration.sandbox.strict_attempts import ATTEMPTS, ORDINARY
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +180,7 @@ assert got != "mine\"""",
     "sqlite extension": "import sqlite3\ngot = sqlite3.connect(':memory:').enable_load_extension(True)",
     "star import": "from os import *\ngot = system",
     "library written to the workspace": "(workspace / 'tzdata.py').write_text('x = 1')\nimport tzdata\ngot = tzdata.x",
+    **ATTEMPTS,
 }  # fmt: skip
 
 
@@ -195,6 +197,20 @@ def test_no_known_way_leads_out_of_strict(attempts, way):
     assert finished.outcome == "error", finished.stdout
     assert "OUT" not in finished.stdout
     assert finished.error.type not in {"SyntaxError", "NameError", "IndentationError"}, finished.error
+
+
+@pytest.fixture(scope="module")
+def ordinary(evidence):
+    codes = [code for code, _prints in ORDINARY.values()]
+    return dict(zip(ORDINARY, _run_all("strict", codes, evidence), strict=True))
+
+
+@pytest.mark.parametrize("kind", ORDINARY)
+def test_ordinary_code_beside_the_ways_out_runs_under_strict(ordinary, kind):
+    finished = ordinary[kind]
+
+    assert finished.outcome == "ok", finished.error
+    assert finished.stdout.rstrip("\n") == ORDINARY[kind][1]
 
 
 def test_strict_is_a_layer_and_only_its_one_package_comes_in(in_box):

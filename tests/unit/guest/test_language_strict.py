@@ -1,9 +1,15 @@
 """The façades of the strict policy, looked through for anything that leads to a module."""
 
+import asyncio
+import contextlib
+import io
 import types
+import warnings
+from pathlib import Path
 
 import pytest
 
+from sandbox.guest.language import classes, privates
 from sandbox.guest.language.facades import Facade, Importer
 from sandbox.guest.language.files import Files
 from sandbox.guest.language.names import attribute_kind
@@ -66,3 +72,69 @@ def test_a_facade_is_no_module_and_has_no_name_to_be_looked_up_by(importer):
 )  # fmt: skip
 def test_attribute_names_are_judged_by_what_they_can_lead_to(name, kind):
     assert attribute_kind(name) == kind
+
+
+def made_without_arguments(kind: type) -> object | None:
+    try:
+        return kind()
+    except Exception:  # noqa: BLE001 - most classes need arguments
+        return None
+
+
+@pytest.mark.parametrize("module", sorted(OFFERED))
+def test_every_private_name_that_an_offered_class_sets_on_its_objects_is_known_as_its_own(importer, module):
+    facade = importer.facade(module)
+    unknown = []
+    for name in dir(facade):
+        kind = getattr(facade, name)
+        if isinstance(kind, type):
+            found = getattr(made_without_arguments(kind), "__dict__", {})
+            private = {attribute for attribute in found if attribute_kind(attribute) == "private"}
+            unknown += [f"{name}.{attribute}" for attribute in private - privates.library_names(kind)]
+
+    assert unknown == []
+
+
+def test_a_class_of_the_library_keeps_its_private_names_and_a_data_type_has_none():
+    assert {"_stream", "_old_targets", "_new_target"} <= privates.library_names(contextlib.redirect_stdout)
+    assert "_module" in privates.library_names(warnings.catch_warnings)
+    assert "_loop" in privates.library_names(asyncio.TaskGroup)
+    assert not any(map(privates.library_names, (object, int, str, list, dict, ValueError)))
+
+
+def test_a_name_taken_over_is_found_in_the_body_its_annotations_and_the_parents():
+    def body_of(source: str) -> types.CodeType:
+        return compile(source, "<cell>", "exec")
+
+    foreign = (warnings.catch_warnings,)
+    parent = type("Parent", (), {"__module__": "__main__", "_record": 1})
+
+    assert privates.taken_over(foreign, body_of("_module = 1")) == "_module"
+    assert privates.taken_over(foreign, body_of("_module: int")) == "_module"
+    assert privates.taken_over((parent, *foreign), body_of("pass")) == "_record"
+    assert privates.taken_over(foreign, body_of("_mine = 1")) is None
+    assert privates.taken_over((parent,), body_of("_module = 1")) is None
+
+
+def test_what_stands_for_a_class_shows_no_way_back_to_it():
+    with Path(__file__).open("rb") as file:
+        shown = classes.handed_out(type(file.raw))
+        assert isinstance(file.raw, shown)
+
+    assert shown is not io.FileIO
+    assert not any(value is io.FileIO for _name, value in steps_from(shown))
+
+
+def test_a_pattern_looks_at_plain_names_and_at_those_that_the_class_had_when_it_was_looked_at():
+    class Point:
+        __match_args__ = ("x", "gi_frame")
+        x = 5
+
+    shown = classes.pattern(Point, 1)
+    Point.__match_args__ = ("gi_frame",)
+
+    assert shown.__match_args__ == ("x",)
+    assert isinstance(Point(), shown)
+    assert classes.pattern(int, 1) is int
+    with pytest.raises(TypeError, match="gi_frame"):
+        classes.pattern(Point, 1)
