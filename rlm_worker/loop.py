@@ -317,13 +317,12 @@ class Repl:
         await self._drop_session()
         _refuse_unavailable(self.bench, self.spec)
         try:
-            session = await self.bench.open_session(session_policy(self.spec, calls=CALLS))
+            session = await self.bench.open(session_policy(self.spec, calls=CALLS))
         except sandbox.SandboxUnavailable as error:
             raise JobFailed("backend_unavailable", str(error)) from error
         except sandbox.PolicyError as error:
             raise JobFailed("invalid_request", str(error)) from error
         self._session = session
-        self.bench.sessions.add(session)
         await self.bench.writer.write(
             SandboxOpened.model_validate(
                 {
