@@ -382,5 +382,7 @@ def _refuse_unavailable(bench: Workbench, spec: JobSpec) -> None:
         raise JobFailed("tool_policy_denied", f"no tools are offered yet: {', '.join(spec.allowed_tools)}")
     if spec.artifact_policy.collect and bench.artifacts is None:
         raise JobFailed("invalid_request", "this worker has no place to keep artifacts")
+    if spec.sandbox_policy.runtime != "runc" and spec.sandbox_policy.backend != "docker":
+        raise JobFailed("invalid_request", "only containers have another runtime: use the docker backend")
     if isinstance(spec.driver, RecordingDriverSpec):
         raise JobFailed("invalid_request", "a recording is run by `custody replay`, not as a job")
