@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import sandbox
 from rlm_worker.artifacts import collect_artifacts
+from rlm_worker.available import refuse_unavailable
 from rlm_worker.cells import LIMIT_ERRORS, run_cell, session_policy
 from rlm_worker.children import Children
 from rlm_worker.closing import Closing, CutShort, exhausted_by
 from rlm_worker.contracts import JobSpec, JsonObject
 from rlm_worker.contracts.gateway import Steer
-from rlm_worker.contracts.job import RecordingDriver as RecordingDriverSpec
 from rlm_worker.contracts.trace import (
     CellFinished,
     CellProposed,
@@ -209,13 +210,24 @@ class Repl:
         if self.closing.why is not None:
             return self.closing.why
         await self.closing.begin_if_asked()
+        await self._weigh(cell)
         if cell.state_lost:
-            self._check_crash(cell)
             await self._open("state_lost")
-        self.meter.check_cell()
         if cell.outcome == "error":
             return await self._after_error(cell)
         return None
+
+    async def _weigh(self, cell: CellFinished) -> None:
+        """Limits that a cell can pass while it runs: a playbook ends there, a model has its closing turn."""
+        try:
+            if cell.state_lost:
+                self._check_crash(cell)
+            self.meter.check_cell()
+        except BudgetExceeded as refusal:
+            if not self.closing.has_turn:
+                raise
+            if self.closing.why is None:
+                await self.closing.begin(exhausted_by(refusal))
 
     async def _after_error(self, cell: CellFinished) -> Ending | None:
         is_budget = cell.error_type == "BudgetExceeded"
@@ -309,13 +321,14 @@ class Repl:
         recorded = self._journal.at(iteration)
         at = Execution(recorded, node=self.node, live=live)
         seconds = self.spec.sandbox_policy.cell_seconds
-        with self.closing.stopping(self._session):
+        # A cell that is only repeated is not stopped early: it would do something else than before.
+        with self.closing.stopping(self._session) if live else nullcontext():
             return await run_cell(self._session, code, at=at, answer=self.host.answer, seconds=seconds)
 
     async def _open(self, reason: str) -> None:
         """A new sandbox, and in it everything the recorded cells had built."""
         await self._drop_session()
-        _refuse_unavailable(self.bench, self.spec)
+        refuse_unavailable(self.bench, self.spec)
         try:
             session = await self.bench.open(session_policy(self.spec, calls=CALLS))
         except sandbox.SandboxUnavailable as error:
@@ -374,15 +387,3 @@ class Repl:
 
     async def _run_child(self, spec: JobSpec, node: str, meter: Meter) -> Ending:
         return await Repl(self.bench, spec, node=node, meter=meter).run()
-
-
-def _refuse_unavailable(bench: Workbench, spec: JobSpec) -> None:
-    """What a spec can say and no part of this worker carries out yet: refused, never left out silently."""
-    if spec.allowed_tools:
-        raise JobFailed("tool_policy_denied", f"no tools are offered yet: {', '.join(spec.allowed_tools)}")
-    if spec.artifact_policy.collect and bench.artifacts is None:
-        raise JobFailed("invalid_request", "this worker has no place to keep artifacts")
-    if spec.sandbox_policy.runtime != "runc" and spec.sandbox_policy.backend != "docker":
-        raise JobFailed("invalid_request", "only containers have another runtime: use the docker backend")
-    if isinstance(spec.driver, RecordingDriverSpec):
-        raise JobFailed("invalid_request", "a recording is run by `custody replay`, not as a job")
