@@ -1,8 +1,9 @@
 """rlm_query(): a child with a REPL and a sandbox of its own, under a budget carved from its parent's."""
 
 from collections.abc import Awaitable, Callable
+from decimal import Decimal
 
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from rlm_worker.calls import read_signature
 from rlm_worker.contracts import Budget, JobSpec, JsonObject, digest
@@ -10,15 +11,31 @@ from rlm_worker.contracts.job import ModelDriver
 from rlm_worker.contracts.trace import ChildFinished, ChildStarted
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.endings import Ending, Exhausted, Submitted, Waits
-from rlm_worker.errors import BadCall, MustPark, SubcallFailed
+from rlm_worker.errors import BadCall, BudgetExceeded, MustPark, SubcallFailed
 from rlm_worker.execution import Execution
-from rlm_worker.meter import Meter
+from rlm_worker.meter import SHOWN_AS, Meter
 from rlm_worker.workbench import Workbench
 
 #: Runs a child's REPL to its end.
 RunChild = Callable[[JobSpec, str, Meter], Awaitable[Ending]]
 
-_TOTAL_LEFT = {"iterations": "max_iterations", "subcalls": "max_subcalls", "tokens": "max_tokens"}
+#: What a cell may limit for its child, by the names that budget() shows.
+_FIELDS = {
+    "iterations": "max_iterations",
+    "subcalls": "max_subcalls",
+    "tokens": "max_tokens",
+    "input_tokens": "max_input_tokens",
+    "output_tokens": "max_output_tokens",
+    "usd": "max_cost_usd",
+    "host_calls": "max_host_calls",
+    "output_bytes": "max_output_bytes",
+    "cpu_ms": "max_sandbox_cpu_ms",
+    "memory_bytes": "max_sandbox_memory_bytes",
+}
+_DIMENSIONS = {name: dimension for dimension, name in SHOWN_AS.items()}
+#: A child can do without these.
+_MAY_BE_NOTHING = {"subcalls", "host_calls"}
+_MOST = 1e15
 
 
 class Children:
@@ -61,6 +78,13 @@ class Children:
         self, at: Execution, key: str, task: str, schema: JsonObject, payload: JsonObject
     ) -> ChildFinished:
         self._meter.check_depth(self._spec.depth + 1)
+        async with self._bench.child_limiter(self._spec.depth + 1):
+            return await self._in_its_turn(at, key, task, schema, payload)
+
+    async def _in_its_turn(
+        self, at: Execution, key: str, task: str, schema: JsonObject, payload: JsonObject
+    ) -> ChildFinished:
+        self._bench.waiting.check()
         begun = at.child(key)
         if begun is None:
             begun = self._begin(at, key, task, schema, budget=self._carve(payload.get("budget") or {}))
@@ -116,22 +140,40 @@ class Children:
         return meter
 
     def _carve(self, asked: JsonValue) -> Budget:
-        """What the child asked for, and never more than its parent has left."""
-        if not isinstance(asked, dict) or not set(asked) <= {*_TOTAL_LEFT, "seconds"}:
-            raise BadCall(f"a child's budget may set {', '.join(_TOTAL_LEFT)} and seconds, got {asked!r}")
-        left = self._meter.left()
-        parent = self._meter.budget.model_dump()
-        for name, field in _TOTAL_LEFT.items():
-            limits = [value for value in (asked.get(name), left[name]) if isinstance(value, int)]
-            parent[field] = max(1, min(limits)) if limits else None
-        seconds = asked.get("seconds")
-        remaining = self._meter.seconds_left()
-        wall = min(remaining, seconds) if isinstance(seconds, int | float) else remaining
-        parent["max_wall_time_ms"] = max(1, int(wall * 1000))
-        try:
-            return Budget.model_validate(parent)
-        except ValidationError as error:
-            raise BadCall(f"this budget cannot be used for a child: {asked!r}") from error
+        """What the child asked for, and never more than its parent has left beside its own closing turn."""
+        wanted = _read_budget(asked)
+        left = self._meter.spendable()
+        carved = self._meter.budget.model_dump()
+        for name, field in _FIELDS.items():
+            limits = [Decimal(str(value)) for value in (wanted.get(name), left[name]) if value is not None]
+            carved[field] = _limit(name, min(limits)) if limits else None
+        seconds = min(
+            float(str(wanted.get("seconds", self._meter.seconds_left()))), self._meter.seconds_left()
+        )
+        carved["max_wall_time_ms"] = max(1, int(seconds * 1000))
+        return Budget.model_validate(carved)
+
+
+def _read_budget(asked: JsonValue) -> dict[str, Decimal]:
+    """The limits a cell named, by their name in budget(); BadCall says what would be right."""
+    names = {*_FIELDS, "seconds"}
+    if not isinstance(asked, dict) or not set(asked) <= names:
+        raise BadCall(f"a child's budget may set {', '.join(sorted(names))}, got {asked!r}")
+    wanted = {}
+    for name, value in asked.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 < float(str(value)) < _MOST:
+            raise BadCall(f"a child's budget {name} must be a number above 0, got {value!r}")
+        wanted[name] = Decimal(str(value))
+    return wanted
+
+
+def _limit(name: str, limit: Decimal) -> int | Decimal:
+    """A child that could not do anything is refused at once."""
+    is_enough = limit > 0 if name == "usd" else int(limit) >= (0 if name in _MAY_BE_NOTHING else 1)
+    if not is_enough:
+        raise BudgetExceeded(_DIMENSIONS[name], limit="what the parent has left", spent=str(limit))
+    return limit if name == "usd" else int(limit)
 
 
 def _finished(begun: ChildStarted, ending: Ending) -> ChildFinished:

@@ -63,8 +63,8 @@ class Closing:
             if self._cut is not None:
                 self._cut()
 
-    async def begin_if_asked(self) -> bool:
-        """Begin the closing turn when somebody asked for it or the time to work is over; True when that is so."""
+    async def begin_if_asked(self) -> None:
+        """Begin the closing turn when somebody asked for it or the time to work is over."""
         if self.why is None and self.has_turn:
             try:
                 self._meter.check_time()
@@ -72,8 +72,6 @@ class Closing:
                 self._asked = self._asked or exhausted_by(refusal)
             if self._asked is not None:
                 await self.begin(self._asked)
-                return True
-        return False
 
     async def begin(self, why: Why) -> None:
         """One more turn, to SUBMIT. A limit is recorded at once, so that a crash does not give another turn."""

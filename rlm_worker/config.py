@@ -12,6 +12,8 @@ class WorkerSettings:
     models: ModelSettings = field(default_factory=ModelSettings)
     #: Model requests of one job tree that may be under way at once.
     subcalls_in_flight: int = 64
+    #: Children of one depth, each with a sandbox of its own, that may run at once in one job tree.
+    children_at_once: int = 8
     #: Times an answer that does not fit its type is sent back to the model.
     repairs: int = 1
     #: Times a request is sent again after a rate limit, overload or broken connection.

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import sandbox
 from rlm_worker.artifacts import collect_artifacts
+from rlm_worker.available import refuse_unavailable
 from rlm_worker.cells import LIMIT_ERRORS, run_cell, session_policy
 from rlm_worker.children import Children
 from rlm_worker.closing import Closing, CutShort, exhausted_by
 from rlm_worker.comparing import difference
 from rlm_worker.contracts import JobSpec
 from rlm_worker.contracts.gateway import Steer
-from rlm_worker.contracts.job import RecordingDriver as RecordingDriverSpec
 from rlm_worker.contracts.keeping import Diverged
 from rlm_worker.contracts.trace import (
     CellFinished,
@@ -224,10 +225,9 @@ class Repl:
         if self.closing.why is not None:
             return self.closing.why
         await self.closing.begin_if_asked()
+        await self._weigh(cell)
         if cell.state_lost:
-            self._check_crash(cell)
             await self._open("state_lost")
-        self.meter.check_cell()
         if self._driver.kind != "model":
             return self._playbook_error(cell) if cell.outcome == "error" else None
         if self.closing.why is not None:
@@ -237,6 +237,18 @@ class Repl:
             await self.closing.begin(exhausted_by(refusal) if refusal else Exhausted("subcalls", "?", "?"))
             return None
         return await self._course.check(self._history, storm=self._storm)
+
+    async def _weigh(self, cell: CellFinished) -> None:
+        """Limits that a cell can pass while it runs: a playbook ends there, a model has its closing turn."""
+        try:
+            if cell.state_lost:
+                self._check_crash(cell)
+            self.meter.check_cell()
+        except BudgetExceeded as refusal:
+            if not self.closing.has_turn:
+                raise
+            if self.closing.why is None:
+                await self.closing.begin(exhausted_by(refusal))
 
     def _playbook_error(self, cell: CellFinished) -> Ending:
         """Nobody can repair a playbook while it runs: its uncaught error is its end."""
@@ -290,7 +302,8 @@ class Repl:
     async def _execute(self, iteration: int, code: str, *, live: bool) -> CellFinished:
         assert self._session is not None
         at = Execution(self._journal.at(iteration), node=self.node, live=live)
-        with self.closing.stopping(self._session):
+        # A cell that is only repeated is not stopped early: it would do something else than before.
+        with self.closing.stopping(self._session) if live else nullcontext():
             cell = await run_cell(
                 self._session,
                 code,
@@ -305,15 +318,14 @@ class Repl:
     async def _open(self, reason: str) -> None:
         """A new sandbox, and in it everything the recorded cells had built."""
         await self._drop_session()
-        _refuse_unavailable(self.bench, self.spec)
+        refuse_unavailable(self.bench, self.spec)
         try:
-            session = await self.bench.open_session(session_policy(self.spec, calls=CALLS))
+            session = await self.bench.open(session_policy(self.spec, calls=CALLS))
         except sandbox.SandboxUnavailable as error:
             raise JobFailed("backend_unavailable", str(error)) from error
         except sandbox.PolicyError as error:
             raise JobFailed("invalid_request", str(error)) from error
         self._session = session
-        self.bench.sessions.add(session)
         await self.bench.writer.write(
             SandboxOpened.model_validate(
                 {
@@ -365,13 +377,3 @@ class Repl:
 
     async def _run_child(self, spec: JobSpec, node: str, meter: Meter) -> Ending:
         return await Repl(self.bench, spec, node=node, meter=meter).run()
-
-
-def _refuse_unavailable(bench: Workbench, spec: JobSpec) -> None:
-    """What a spec can say and no part of this worker carries out yet: refused, never left out silently."""
-    if spec.allowed_tools:
-        raise JobFailed("tool_policy_denied", f"no tools are offered yet: {', '.join(spec.allowed_tools)}")
-    if spec.artifact_policy.collect and bench.artifacts is None:
-        raise JobFailed("invalid_request", "this worker has no place to keep artifacts")
-    if isinstance(spec.driver, RecordingDriverSpec):
-        raise JobFailed("invalid_request", "a recording is run by `custody replay`, not as a job")

@@ -49,6 +49,23 @@ class _Tally:
     by_model: dict[str, ModelUsage] = field(default_factory=dict)
 
 
+#: The name under which `budget()` shows what is left of each dimension.
+SHOWN_AS: dict[Dimension, str] = {
+    "iterations": "iterations",
+    "subcalls": "subcalls",
+    "depth": "depth",
+    "wall_time": "seconds",
+    "tokens": "tokens",
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "cost": "usd",
+    "host_calls": "host_calls",
+    "output_bytes": "output_bytes",
+    "sandbox_cpu": "cpu_ms",
+    "sandbox_memory": "memory_bytes",
+}
+
+
 class Meter:
     """Limits and counters of a job, or of a child carved from it."""
 
@@ -208,18 +225,43 @@ class Meter:
         return self.budget.max_wall_time_ms / 1000 - (self._clock() - self._started)
 
     def left(self) -> dict[str, int | float | str | None]:
-        """What `budget()` shows in a cell."""
-        spent, budget = self._tally, self.budget
-        tokens = spent.input_tokens + spent.output_tokens + spent.held_input + spent.held_output
-        cost = budget.max_cost_usd
+        """What `budget()` shows in a cell: every dimension, at the level that has least. None means: not limited."""
+        return self._least([level._left(0.0) for level in self._line()])
+
+    def spendable(self) -> dict[str, int | float | str | None]:
+        """What is left without what each level keeps for its closing turn: the most that a child can be given."""
+        return self._least([level._left(level._reserve) for level in self._line()])
+
+    def _least(self, levels: list[dict[str, Decimal | None]]) -> dict[str, int | float | str | None]:
+        least: dict[str, int | float | str | None] = {}
+        for name in levels[0]:
+            limits = [figure for level in levels if (figure := level[name]) is not None]
+            figure = min(limits, default=None)
+            least[name] = None if figure is None else str(figure) if name == "usd" else int(figure)
+        return {**least, "seconds": round(max(0.0, self.seconds_left()), 1)}
+
+    def _left(self, reserve: float) -> dict[str, Decimal | None]:
+        spent, budget, share = self._tally, self.budget, 1 - Decimal(str(reserve))
+        into, out = spent.input_tokens + spent.held_input, spent.output_tokens + spent.held_output
+        cost = (spent.cost or Decimal(0)) + spent.held_cost
+
+        def less(
+            limit: int | Decimal | None, used: int | Decimal, share: Decimal = Decimal(1)
+        ) -> Decimal | None:
+            return None if limit is None else limit * share - used
+
         return {
-            "iterations": budget.max_iterations - spent.iterations,
-            "subcalls": budget.max_subcalls - spent.subcalls,
-            "seconds": round(max(0.0, self.seconds_left()), 1),
-            "tokens": None if budget.max_tokens is None else budget.max_tokens - tokens,
-            "usd": None if cost is None else str(cost - (spent.cost or 0) - spent.held_cost),
-            "host_calls": budget.max_host_calls - spent.host_calls,
-            "depth": budget.max_depth,
+            "iterations": less(budget.max_iterations, spent.iterations),
+            "subcalls": less(budget.max_subcalls, spent.subcalls),
+            "depth": less(budget.max_depth, sum(1 for _ in self._line()) - 1),
+            "tokens": less(budget.max_tokens, into + out, share),
+            "input_tokens": less(budget.max_input_tokens, into, share),
+            "output_tokens": less(budget.max_output_tokens, out, share),
+            "usd": less(budget.max_cost_usd, cost, share),
+            "host_calls": less(budget.max_host_calls, spent.host_calls),
+            "output_bytes": less(budget.max_output_bytes, spent.output_bytes),
+            "cpu_ms": less(budget.max_sandbox_cpu_ms, spent.cpu_ms),
+            "memory_bytes": less(budget.max_sandbox_memory_bytes, 0),
         }
 
     def usage(self) -> Usage:

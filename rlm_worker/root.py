@@ -56,10 +56,12 @@ class RootModel:
             messages = shorten(messages, most=self._most)
         tries = 0
         while True:
-            self._bench.waiting.check()
-            self._meter.check_time()
             try:
-                return await self._once(iteration, messages)
+                # Turns of children and predict() calls share one limit for the whole tree.
+                async with self._bench.limiter:
+                    self._bench.waiting.check()
+                    self._meter.check_time()
+                    return await self._once(iteration, messages)
             except ModelError as error:
                 messages = await self._after(error, iteration, messages, tries=tries)
                 tries += 1

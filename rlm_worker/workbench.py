@@ -13,6 +13,7 @@ from rlm_worker.contracts import JobSpec
 from rlm_worker.contracts.job import ModelDriver
 from rlm_worker.contracts.limits import ModelPriced
 from rlm_worker.contracts.trace import SubcallFinished
+from rlm_worker.errors import LostAuthority
 from rlm_worker.journal import Journal
 from rlm_worker.models import Model
 from rlm_worker.trace import TraceWriter
@@ -53,6 +54,8 @@ class Workbench:
         self.under_way: dict[str, asyncio.Future[SubcallFinished]] = {}
         #: Every sandbox of the tree, so that a stop reaches all of them at once.
         self.sessions: set[sandbox.Session] = set()
+        self._is_killed = False
+        self._children: dict[int, asyncio.Semaphore] = {}
 
     def model(self, name: str) -> Model:
         """The model of this name. What it is charged by enters the record before its first hold of this attempt."""
@@ -75,13 +78,33 @@ class Workbench:
             )
         return found
 
+    def child_limiter(self, depth: int) -> asyncio.Semaphore:
+        """Children of one depth that run at once. By depth, so that a child never waits for a place that its parent has."""
+        return self._children.setdefault(depth, asyncio.Semaphore(self.settings.children_at_once))
+
+    async def open(self, policy: sandbox.Policy) -> sandbox.Session:
+        """A sandbox of the tree; none is born once the tree is being killed."""
+        self._refuse_birth()
+        session = await self.open_session(policy)
+        self.sessions.add(session)
+        if self._is_killed:
+            await session.kill()
+        self._refuse_birth()
+        return session
+
+    def _refuse_birth(self) -> None:
+        if self._is_killed:
+            raise LostAuthority("the job is being ended: no sandbox is opened for it any more")
+
     def kill_now(self) -> None:
         """Kill every sandbox of the tree at once, from any thread, without waiting: for when the loop may be stuck."""
+        self._is_killed = True
         for session in tuple(self.sessions):
             session.kill_now()
 
     async def kill_sessions(self) -> tuple[int, ...]:
         """End every sandbox of the tree; returns what survived, which must be nothing."""
+        self._is_killed = True
         reports = await asyncio.gather(*(session.kill() for session in list(self.sessions)))
         self.sessions.clear()
         return tuple(pid for report in reports for pid in report.survivors)

@@ -13,7 +13,7 @@ from controlplane.domain.receipts import Link
 from controlplane.errors import NotFound
 from controlplane.ports import Desk, JobRow, LedgerEntry, ReceiptRow, TaskRow, Transaction
 from rlm_worker.contracts import JobResult, JobSpec, JsonObject, Usage, digest
-from rlm_worker.contracts.result import FailureClass, Status, TraceRef
+from rlm_worker.contracts.result import AnsweredBy, FailureClass, Status, TraceRef
 
 _TASK_EVENTS = get_args(TaskEvent)
 
@@ -170,24 +170,27 @@ def settle_tenant(tx: Transaction, row: JobRow, *, spent: budget.Amounts) -> Non
 def result_without_worker(
     tx: Transaction, row: JobRow, *, status: Status, failure_class: FailureClass, message: str
 ) -> JobResult:
-    """The result of a job that ended while nobody worked on it: its trace, its spend and, when stopped, its draft."""
-    draft = _draft(tx, row.state.job_id) if status == "stopped" else None
+    """The result of a job that ended while nobody worked on it: trace, spend and, when stopped, its last SUBMIT or draft."""
+    by: AnsweredBy = "submit"
+    answer = _last_of(tx, row.state.job_id, kind="submit_accepted") if status == "stopped" else None
+    if answer is None and status == "stopped":
+        by, answer = "draft", _last_of(tx, row.state.job_id, kind="draft_recorded")
     return JobResult(
         job_id=row.state.job_id,
         attempt=row.state.attempts,
         status=status,
         failure_class=failure_class,
-        structured_output=draft,
-        answered_by="nobody" if draft is None else "draft",
+        structured_output=answer,
+        answered_by="nobody" if answer is None else by,
         message=message,
         trace_ref=TraceRef(job_id=row.state.job_id, events=row.trace_events, head=row.trace_head),
         usage=usage_of(row, wall_time_ms=tx.leases.spent_ms(row.state.job_id)),
     )
 
 
-def _draft(tx: Transaction, job_id: str) -> JsonObject | None:
+def _last_of(tx: Transaction, job_id: str, *, kind: str) -> JsonObject | None:
     """The answer so far of the job's own REPL."""
-    found = tx.traces.last(job_id, kind="draft_recorded")
+    found = tx.traces.last(job_id, kind=kind)
     if found is None or found.event.get("node"):
         return None
     fields = found.event["fields"]

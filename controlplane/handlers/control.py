@@ -23,7 +23,8 @@ def stop(desk: Desk, job_id: str, *, order: Order, by: str, reason: str) -> bool
         if not reduce(job.evolve, events, rows[0].state).is_terminal:
             apply_job(tx, desk, rows=rows, events=events, actor=by)
         else:
-            message = f"stopped by {by} before any worker had it" + (f": {reason}" if reason else "")
+            had = "while no worker had it" if rows[0].state.attempts else "before any worker had it"
+            message = f"stopped by {by} {had}" + (f": {reason}" if reason else "")
             result = result_without_worker(
                 tx, rows[0], status="stopped", failure_class="stopped", message=message
             )

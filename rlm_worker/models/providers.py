@@ -79,6 +79,12 @@ def open_provider(name: str, *, settings: ModelSettings) -> "DirectModel":
             wanted = str(error).split(" or pass", 1)[0].replace("`", "")
             raise NotAuthorised(name, f"{provider} is not set up. {wanted}") from error
         raise UnknownModel(name, f"{provider} has no such model ({excerpt(str(error))})") from error
+    if "max_retries" in model.unsupported_settings and provider != "bedrock":
+        raise UnknownModel(
+            name,
+            f"the client of {provider} sends requests again by itself, which nobody here could count; "
+            "name the model by the provider's OpenAI-compatible URL: https://host/v1#model",
+        )
     listed = Listed(model_name, provider_url=model.base_url, provider_id=model.system)
     price = SetByHand(settings.price) if settings.price else listed
     return DirectModel(name, model=model, price=price, temperature=settings.temperature)

@@ -1,15 +1,22 @@
 """Parked jobs on the real store: nothing is held while they wait, and they come back by time or by command."""
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from controlplane.bootstrap import EmbeddedRuntime
 from controlplane.domain.budget import NOTHING, Amounts, Limits
-from controlplane.watchdogs import dispatcher
+from controlplane.watchdogs import dispatcher, lease_reaper
+from rlm_worker.actor import Runner
+from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import Budget
 from rlm_worker.contracts.gateway import ParkRequest
-from rlm_worker.contracts.trace import AttemptStarted
+from rlm_worker.contracts.job import PlaybookDriver
+from rlm_worker.contracts.trace import AttemptStarted, DraftRecorded, SubmitAccepted
+from rlm_worker.job import Parts
 from tests.integration.controlplane.hands import Hands, a_request, answered, asked
+from tests.scripted_model import Fault, ScriptedModel
 
 TENANT = "tenant:local"
 
@@ -108,3 +115,58 @@ def test_the_time_a_job_was_parked_is_not_its_own(app):
     again = Hands(app.gateway(), hands.job_id, generation=2).claim()
 
     assert again.spent_wall_time_ms == before
+
+
+def test_a_submit_that_was_recorded_is_not_lost_with_its_worker(app):
+    hands = Hands(app.gateway(), app.submit(a_request()).job_id)
+    hands.claim()
+    hands.record(
+        AttemptStarted(attempt=1, worker_id=hands.worker_id),
+        DraftRecorded(iteration=1, fields={"answer": "drafted"}),
+        SubmitAccepted(iteration=2, fields={"answer": "submitted"}),
+    )
+    app.stop(hands.job_id, by="tester")
+    with app.store.write() as tx:
+        tx.leases.extend(hands.job_id, fence=hands.fence, until_ms=tx.now_ms - 1)
+    lease_reaper.run_once(app.desk)
+
+    result = app.job(hands.job_id).result
+    assert result is not None
+    assert (result.status, result.structured_output) == ("stopped", {"answer": "submitted"})
+    assert result.answered_by == "submit"
+
+
+@pytest.mark.requirement("LESSON-14")
+def test_a_rate_limited_job_is_dispatched_again_when_its_time_has_come_and_is_not_paid_twice(app):
+    book = """# %%
+first = predict("n: int -> label: Literal['x']", n=1).label
+# %%
+SUBMIT(answer=first + predict("n: int -> label: Literal['x']", n=2).label)
+"""
+    limited = Fault(429, {"error": {"message": "slow"}}, {"Retry-After": "1.5"})
+
+    def make_run(app, worker_id):
+        settings = WorkerSettings(park_after_seconds=0.5)
+        return Runner(Parts(gateway=app.gateway(), worker_id=worker_id, settings=settings)).run
+
+    with ScriptedModel(lambda request, n: limited if n == 1 else {"label": "x"}) as model:
+        driver = PlaybookDriver(name="test", source=book)
+        job_id = app.submit(a_request(driver=driver, sub_model=model.url)).job_id
+        states = set()
+        with EmbeddedRuntime(app, only_jobs={job_id}, make_run=make_run):
+            end = time.monotonic() + 60
+            while not (view := app.job(job_id)).is_terminal and time.monotonic() < end:
+                states.add(view.state)
+                time.sleep(0.02)
+        asked = model.calls
+
+    assert view.state == "succeeded"
+    assert view.result is not None
+    assert (view.result.structured_output, asked) == ({"answer": "xx"}, 3)
+    assert "parked" in states
+    assert view.attempts == 2
+    assert view.result.usage.subcalls == 2
+    assert account(app).held == NOTHING
+    assert account(app).spent.input_tokens == view.result.usage.input_tokens
+    assert [r.kind for r in app.receipts(view.task_id)].count("job_parked") == 1
+    assert app.verify_receipts(view.task_id) > 0

@@ -1,12 +1,14 @@
 """One contract, two clients: our own on the wire and pydantic_ai.direct, against a scripted server on loopback."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
 
 import pytest
 from pydantic import SecretStr
+from pydantic_ai.models.openai import OpenAIChatModel
 
 from rlm_worker.models import Message, Model, ModelSettings, TokenUsage, connect
 from rlm_worker.models.errors import (
@@ -371,3 +373,31 @@ class TestWireAlone:
         assert took < ideal * 8, (
             f"{took:.2f} s; the bench asks for 1.3 with the server in a process of its own"
         )
+
+
+class TestOneOwnerOfRetries:
+    """Our client sends a request once (see each failure above); here: the clients behind pydantic-ai do, too."""
+
+    @pytest.mark.requirement("LESSON-14")
+    @pytest.mark.parametrize(
+        "fault", [Fault(500, "oops"), Fault(429, "{}", {"Retry-After": "0"}), Fault(408, "late"), Cut(0)]
+    )
+    def test_an_sdk_with_retries_of_its_own_sends_once(self, monkeypatch, fault) -> None:
+        with ScriptedModel(always(fault)) as server:
+            monkeypatch.setenv("OPENAI_API_KEY", KEY)
+            monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+            with pytest.raises(ModelError):
+                ask(connect("openai-chat:gpt-4o-mini", settings=ModelSettings()))
+            assert server.calls == 1
+
+    def test_the_one_client_that_reads_it_from_the_environment_is_told(self, monkeypatch) -> None:
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "5")
+        with pytest.raises(ModelError):
+            connect("bedrock:some-model", settings=ModelSettings())
+        assert os.environ["AWS_MAX_ATTEMPTS"] == "1"
+
+    def test_a_client_whose_retries_cannot_be_turned_off_is_refused(self, monkeypatch) -> None:
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setattr(OpenAIChatModel, "unsupported_settings", frozenset({"max_retries"}))
+        with pytest.raises(UnknownModel, match="OpenAI-compatible URL"):
+            connect("openai-chat:gpt-4o-mini", settings=ModelSettings())

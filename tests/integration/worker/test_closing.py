@@ -71,6 +71,34 @@ class TestWallTime:
         assert (ran.result.status, ran.result.limit) == ("failed", "wall_time")
 
 
+SPEND = {
+    "subcalls": (
+        Budget(max_subcalls=3),
+        "for i in range(9): predict('n: int -> label: Literal[\"x\"]', n=i)",
+    ),
+    "host_calls": (Budget(max_host_calls=3), "for i in range(9): budget()"),
+    "output_bytes": (Budget(max_output_bytes=5_000), "print('x' * 9_000)"),
+    "sandbox_cpu": (Budget(max_sandbox_cpu_ms=1_000), "sum(i * i for i in range(10**9))"),
+    "output_tokens": (
+        Budget(max_output_tokens=1_700, closing_reserve=0.5),
+        "for i in range(999): predict('n: int -> label: str', n=i)",
+    ),
+}
+
+
+@pytest.mark.parametrize("dimension", SPEND)
+def test_a_model_that_met_a_limit_still_submits_what_it_has(dimension):
+    budget, code = SPEND[dimension]
+    settings = WorkerSettings(retry_seconds=0.01, turn_output_tokens=500)
+    with ScriptedModel(cells("kept = 'mine'", code, CLOSED)) as model:
+        ran = run_job(a_spec(model=model.url, budget=budget), settings=settings)
+
+    assert (ran.result.status, ran.result.limit) == ("partial", dimension), ran.result.message
+    assert (ran.output, ran.result.answered_by) == ({"answer": "mine"}, "submit")
+    assert [event.dimension for event in ran.of("budget_exhausted")] == [dimension]
+    assert sums_are_exact(ran)
+
+
 class TestStop:
     def test_a_stop_asks_a_model_for_a_last_submit_and_says_so(self):
         with ScriptedModel(cells("kept = 'so far'", "while True: pass", CLOSED)) as model:

@@ -1,9 +1,12 @@
 """What a job does about each kind of error of its models, with exact sums."""
 
+import asyncio
+
 import pytest
 
 from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import Budget
+from rlm_worker.replay import verify_replay
 from tests.builders import a_spec
 from tests.engine import QUICK, Ran, attempt, run_job
 from tests.memory_gateway import MemoryGateway
@@ -26,6 +29,10 @@ def sums_are_exact(ran: Ran) -> bool:
         sum(spend.input_tokens for spend in spent),
         sum(spend.output_tokens for spend in spent),
     )
+
+
+def replayed(ran: Ran):
+    return asyncio.run(verify_replay(ran.gateway.spec, ran.gateway.records, settings=QUICK))
 
 
 def first_then(fault, *, reply=ANSWER):
@@ -161,6 +168,7 @@ class TestParking:
         assert ran.output == {"answer": "42"}
         assert gateway.parks[0].reason == "rate_limited"
         assert asked == 3, "the turn that was answered is not paid again"
+        assert replayed(ran).verified
         assert sums_are_exact(ran)
 
     def test_a_long_rate_limit_in_a_batch_parks_and_the_answered_rows_are_not_paid_again(self):
@@ -189,6 +197,7 @@ SUBMIT(answer=str(sum(r.ok for r in results)))
         assert len(paid) == 30
         assert asked == 70
         assert ran.result.usage.subcalls == 100
+        assert replayed(ran).verified
         assert sums_are_exact(ran)
 
     def test_a_long_rate_limit_in_a_child_parks_the_whole_tree(self):

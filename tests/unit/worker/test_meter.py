@@ -1,6 +1,7 @@
 """The budget while a job runs: never passed at any level, exact when settled, the same after a crash."""
 
 from decimal import Decimal
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rlm_worker.contracts import Budget
+from rlm_worker.contracts.job import Dimension
 from rlm_worker.contracts.trace import (
     CellFinished,
     ChildStarted,
@@ -24,7 +26,7 @@ from rlm_worker.contracts.trace import (
     SubmitRejected,
 )
 from rlm_worker.errors import BudgetExceeded
-from rlm_worker.meter import Meter, whole
+from rlm_worker.meter import SHOWN_AS, Meter, whole
 
 KEY = "0" * 64
 LIMITS = {
@@ -364,3 +366,61 @@ def test_what_is_left_counts_what_is_held():
     left = meter.left()
 
     assert (left["tokens"], left["usd"], left["subcalls"]) == (60, "0.75", 3)
+
+
+def test_every_dimension_is_shown_with_what_is_left():
+    meter = Meter(Budget(max_tokens=100, max_cost_usd=Decimal(1)))
+
+    assert set(SHOWN_AS) == set(get_args(Dimension))
+    assert set(meter.left()) == set(SHOWN_AS.values())
+
+
+def test_what_is_left_is_what_the_level_with_least_has():
+    parent = Meter(Budget(max_subcalls=10, max_tokens=100, max_depth=3))
+    child = Meter(Budget(max_subcalls=8, max_depth=3), parent=parent)
+    parent.hold(1, Hold(subcalls=7, input_tokens=30), model="m")
+
+    left = child.left()
+
+    assert (left["subcalls"], left["tokens"], left["depth"], left["usd"]) == (3, 70, 2, None)
+
+
+def test_what_can_be_spent_leaves_out_the_reserve():
+    meter = Meter(Budget(max_tokens=100, closing_reserve=0.2), has_closing_turn=True)
+
+    assert (meter.left()["tokens"], meter.spendable()["tokens"]) == (100, 80)
+
+
+def test_time_is_kept_for_the_closing_turn_and_given_when_it_comes():
+    now = [0.0]
+    budget = Budget(max_wall_time_ms=100_000, closing_reserve=0.05)
+    meter = Meter(budget, has_closing_turn=True, closing_seconds=10, clock=lambda: now[0])
+
+    assert (meter.seconds_left(), meter.hard_seconds_left()) == (90, 100)
+    now[0] = 91.0
+    with pytest.raises(BudgetExceeded, match="wall_time"):
+        meter.check_time()
+    meter.open_reserve()
+    meter.check_time()
+    assert meter.seconds_left() == 9
+
+
+@pytest.mark.parametrize(
+    ("wall_ms", "reserve", "least", "kept"),
+    [(100_000, 0.2, 10, 20), (100_000, 0.01, 10, 10), (8_000, 0.05, 10, 4), (100_000, 0, 10, 0)],
+)
+def test_the_time_kept_is_a_share_enough_for_an_answer_and_never_more_than_half(
+    wall_ms, reserve, least, kept
+):
+    budget = Budget(max_wall_time_ms=wall_ms, closing_reserve=reserve)
+    meter = Meter(budget, has_closing_turn=True, closing_seconds=least, clock=lambda: 0.0)
+
+    assert meter.hard_seconds_left() - meter.seconds_left() == pytest.approx(kept)
+
+
+def test_a_child_ends_before_the_time_that_its_parent_keeps():
+    budget = Budget(max_wall_time_ms=100_000, closing_reserve=0.1)
+    parent = Meter(budget, has_closing_turn=True, clock=lambda: 0.0)
+    child = Meter(budget, parent=parent, has_closing_turn=True, clock=lambda: 0.0)
+
+    assert (child.seconds_left(), child.hard_seconds_left()) == (90, 90)
