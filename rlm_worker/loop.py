@@ -23,6 +23,7 @@ from rlm_worker.course import Course
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.drivers.driver import Cell, Driver, Finished, NoCell, Step, Turn, View
 from rlm_worker.drivers.model import ModelDriver
+from rlm_worker.drivers.playbook import PlaybookDriver
 from rlm_worker.drivers.recording import RecordingDriver, recorded_step
 from rlm_worker.endings import Ending, Exhausted, Failed, Submitted
 from rlm_worker.errors import BudgetExceeded, JobFailed
@@ -212,6 +213,8 @@ class Repl:
     def _playbook_error(self, cell: CellFinished) -> Ending:
         """Nobody can repair a playbook while it runs: its uncaught error is its end."""
         where = f"cell {cell.iteration}, line {cell.error_line}"
+        if isinstance(self._driver, PlaybookDriver):
+            where += f" (line {self._driver.line_of(cell.iteration, cell.error_line)} of the file)"
         message = f"the playbook ended in {where}: {cell.error_type}: {cell.error_message}"
         match cell.error_type:
             case "BudgetExceeded" if self.host.last_refusal is not None:
