@@ -231,7 +231,7 @@ _FORMATS = {
 }
 
 
-def _type_words(part: dict[str, object]) -> str:
+def _type_words(part: dict[str, object]) -> str:  # noqa: PLR0911 - a table
     enum, options, form = part.get("enum"), part.get("anyOf"), part.get("format")
     if isinstance(enum, list):
         return "one of " + ", ".join(json.dumps(item, ensure_ascii=False) for item in enum)
@@ -239,11 +239,21 @@ def _type_words(part: dict[str, object]) -> str:
         return " or ".join(_words(item) for item in options)
     if isinstance(form, str) and form in _FORMATS:
         return _FORMATS[form]
+    if isinstance(fixed := part.get("prefixItems"), list):
+        return f"list of exactly {len(fixed)}: ({'; '.join(map(_words, fixed))})"
     if part.get("type") == "array":
         return f"list of ({_words(part.get('items', {}))})"
     if part.get("properties"):
         return "object " + json.dumps(part, sort_keys=True)
+    if isinstance(values := part.get("additionalProperties"), dict):
+        keys = part.get("propertyNames")
+        named = f" whose keys are {_key_words(keys)}" if isinstance(keys, dict) else ""
+        return f"object{named} with values ({_words(values)})"
     return str(part.get("type") or "any JSON value")
+
+
+def _key_words(keys: dict[str, object]) -> str:
+    return _type_words(keys) if "enum" in keys or "format" in keys else "whole numbers as strings"
 
 
 def clip(text: str, chars: int) -> str:

@@ -22,6 +22,14 @@ class _Careful(reprlib.Repr):
             return f"<{type(x).__name__}>"
         return super().repr1(x, level)
 
+    def repr_Result(self, x: Any, level: int) -> str:  # noqa: N802 - named after the type, as reprlib wants
+        return f"<Result failed: {x.error}>" if x.error else f"<Result {self.repr1(x.value, level - 1)}>"
+
+    def repr_Deferred(self, x: Any, level: int) -> str:  # noqa: N802 - named after the type, as reprlib wants
+        """To look at a call must not make it."""
+        settled = x.settled
+        return self.repr1(settled[0], level) if settled else "<call that was not awaited>"
+
 
 _careful = _Careful()
 
