@@ -195,8 +195,10 @@ class Repl:
             self._check_crash(cell)
             await self._open("state_lost")
         self.meter.check_cell()
+        if self._driver.kind != "model" and cell.outcome == "error":
+            return self._playbook_error(cell)
         if self._driver.kind != "model":
-            return self._playbook_error(cell) if cell.outcome == "error" else None
+            return await self._course.check(self._history, storm=self._storm) if self._storm else None
         if cell.error_type == "BudgetExceeded" and cell.outcome == "error":
             refusal = self.host.last_refusal
             await self._begin_closing(_exhausted_by(refusal) if refusal else Exhausted("subcalls", "?", "?"))

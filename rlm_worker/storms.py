@@ -1,13 +1,12 @@
 """Subcall storms: many questions that are nearly the same, or one failure after the other. Counts; asks nobody."""
 
 import json
-import re
 from collections import defaultdict
 
-from rlm_worker.contracts import JsonObject
+from rlm_worker.contracts import JsonObject, digest
 from rlm_worker.errors import NotAsked
 
-_NOISE = re.compile(r"""[\s.,;:!?'"`…]+""")
+_NOISE = str.maketrans(dict.fromkeys(".,;:!?'\"`…", " "))
 
 
 class SubcallStorm(NotAsked):
@@ -24,9 +23,9 @@ class StormWatch:
         self._streak = 0
         self.storm = ""
 
-    def count(self, key: str, inputs: JsonObject) -> None:
+    def count(self, key: str, *, schema: JsonObject, inputs: JsonObject) -> None:
         """Count a question, whether it is asked or answered from the record; equal ones count once."""
-        keys = self._keys[nearly(inputs)]
+        keys = self._keys[digest([schema, nearly(inputs)])]
         keys.add(key)
         if len(keys) > self._similar:
             self.storm = self.storm or f"{self._similar} predict() calls with nearly the same inputs"
@@ -54,4 +53,5 @@ class StormWatch:
 
 def nearly(inputs: JsonObject) -> str:
     """Equal for inputs that differ in case, spaces and punctuation of sentences only."""
-    return _NOISE.sub(" ", json.dumps(inputs, ensure_ascii=False, sort_keys=True)).casefold()
+    text = json.dumps(inputs, ensure_ascii=False, sort_keys=True)
+    return " ".join(text.translate(_NOISE).casefold().split())

@@ -67,7 +67,7 @@ class Subcalls:
     async def predict(self, at: Execution, payload: JsonObject) -> JsonValue:
         """One typed call; raises SubcallFailed or BudgetExceeded."""
         call = read_call(payload, inputs=payload.get("inputs"), models=self._bench.predict_models)
-        self._watch.count(call.key, call.inputs)
+        self._watch.count(call.key, schema=call.schema, inputs=call.inputs)
         row = self._known(at, call)
         if row is None:
             at.must_be_live("a predict() call")
@@ -89,7 +89,7 @@ class Subcalls:
         for call in calls:
             if call.key not in known and (row := self._known(at, call)) is not None:
                 known[call.key] = row
-                self._watch.count(call.key, call.inputs)
+                self._watch.count(call.key, schema=call.schema, inputs=call.inputs)
                 self._watch.hear(ok=row.finished.ok)
         wanted = list({call.key: call for call in calls if call.key not in known}.values())
         if wanted:
@@ -199,7 +199,7 @@ class Subcalls:
                 for call in group:
                     await window.acquire()
                     try:
-                        self._watch.count(call.key, call.inputs)
+                        self._watch.count(call.key, schema=call.schema, inputs=call.inputs)
                         self._watch.check()
                         held.append(self._hold(call, self._model(call)))
                     except (BudgetExceeded, SubcallStorm) as refusal:

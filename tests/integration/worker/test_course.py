@@ -122,6 +122,40 @@ SUBMIT(answer='x')
         report = asyncio.run(verify_replay(spec, ran.gateway.records))
         assert report.verified, report
 
+    def test_a_playbook_whose_subcalls_all_fail_ends_after_its_second_storm(self):
+        cell = """# %%
+for n in range(100):
+    try:
+        predict("t -> label: Literal['x']", t=f"question {n}")
+    except SubcallError:
+        pass
+"""
+        with ScriptedModel(lambda request, n: Fault(400, "no")) as model:
+            spec = a_spec(playbook=cell + cell.replace("question", "other") + cell, sub_model=model.url)
+            ran = run_job(spec, settings=replace(QUICK, failing_subcalls=5))
+            asked = len(model.requests)
+
+        assert asked == 10
+        assert "no progress (subcall_storm)" in ran.result.message
+        assert [event.action for event in ran.of("no_progress")] == ["steered", "ended"]
+
+
+class TestProfiles:
+    def test_the_model_is_spoken_to_as_its_family_is(self):
+        with ScriptedModel(cells(SUBMIT), model="deepseek-chat") as model:
+            run_job(a_spec(model=model.url))
+            system = model.requests[0]["messages"][0]["content"]
+
+        assert "Be very careful with predict" in system
+
+    def test_a_setting_chooses_the_profile(self):
+        with ScriptedModel(cells("print('x' * 9000)", SUBMIT), model="deepseek-chat") as model:
+            run_job(a_spec(model=model.url), settings=replace(QUICK, profile="small-local"))
+            system, shown = (model.requests[1]["messages"][n]["content"] for n in (0, 3))
+
+        assert "at most ten lines" in system
+        assert "6,001 of 9,001 characters left out" in shown
+
 
 LOOK = "seen = {n}\nnote('discovery', 'found {n}')\nprint('x' * 3000 + '{n:03}')"
 
