@@ -51,6 +51,8 @@ class Repl:
         children = Children(bench, spec, meter=meter, run=self._run_child)
         self.host = HostCalls(bench, spec, meter=meter, ask_child=children.ask)
         self._course = Course(bench, node=node)
+        #: What the last cell's subcalls came to, when that was a storm.
+        self._storm = ""
         self._session: sandbox.Session | None = None
         self._history: list[Step] = []
         self._closing: Exhausted | None = self._recall_limit()
@@ -97,6 +99,10 @@ class Repl:
         if self._closing is not None and self._has_closed():
             return self._closing
         await self._open("resume" if self._journal.iterations else "start")
+        if self._history and self._closing is None and self._driver.kind == "model":
+            circle = await self._course.check(self._history, storm=self._storm)
+            if circle is not None:
+                return circle
         while True:
             ending = await self._iterate(len(self._history) + 1)
             if ending is not None:
@@ -187,6 +193,7 @@ class Repl:
         return await self._after_cell(cell)
 
     async def _after_cell(self, cell: CellFinished) -> Ending | None:
+        storm = self._storm
         if self.host.submitted is not None:
             return self._accepted(self.host.submitted)
         if self._closing is not None:
@@ -198,12 +205,12 @@ class Repl:
         if self._driver.kind != "model" and cell.outcome == "error":
             return self._playbook_error(cell)
         if self._driver.kind != "model":
-            return await self._course.check(self._history, storm=self._storm) if self._storm else None
+            return await self._course.check(self._history, storm=storm) if storm else None
         if cell.error_type == "BudgetExceeded" and cell.outcome == "error":
             refusal = self.host.last_refusal
             await self._begin_closing(_exhausted_by(refusal) if refusal else Exhausted("subcalls", "?", "?"))
             return None
-        return await self._course.check(self._history, storm=self._storm)
+        return await self._course.check(self._history, storm=storm)
 
     def _accepted(self, fields: JsonObject) -> Ending:
         """A valid SUBMIT wins over every limit; in the closing turn it is the partial answer."""

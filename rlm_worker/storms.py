@@ -28,8 +28,8 @@ class StormWatch:
         """Count a question, whether it is asked or answered from the record; equal ones count once."""
         keys = self._keys[hash((canonical(schema), nearly(inputs)))]
         keys.add(key)
-        if len(keys) > self._similar:
-            self.storm = self.storm or f"{self._similar} predict() calls with nearly the same inputs"
+        if len(keys) >= self._similar:
+            self.storm = self.storm or f"{len(keys)} predict() calls with nearly the same inputs"
 
     def hear(self, *, ok: bool) -> None:
         """Count an outcome."""

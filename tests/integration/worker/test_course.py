@@ -139,6 +139,37 @@ for n in range(100):
         assert "no progress (subcall_storm)" in ran.result.message
         assert [event.action for event in ran.of("no_progress")] == ["steered", "ended"]
 
+    @pytest.mark.parametrize("kept", ["cell_finished", "no_progress"])
+    def test_a_job_that_died_in_its_last_circle_ends_the_same_when_it_is_resumed(self, kept):
+        with ScriptedModel(cells("1/0")) as model:
+            spec = a_spec(model=model.url)
+            whole = run_job(spec)
+            last = max(n for n, event in enumerate(whole.events) if event.kind == kept)
+            gateway = MemoryGateway(spec)
+            gateway.records = whole.gateway.records[: last + 1]
+            model.requests.clear()
+            attempt(gateway)
+
+        assert model.requests == []
+        assert gateway.result is not None
+        assert gateway.result.message == whole.result.message
+        assert [r.kind for r in gateway.records].count("no_progress") == 2
+
+    def test_a_child_that_turns_in_a_circle_ends_and_its_parent_is_told(self):
+        def script(request, n):
+            if "count them" in request["messages"][1]["content"]:
+                return "```python\n1/0\n```"
+            return (
+                "```python\ntry:\n    rlm_query('count them', signature='-> n: int')\n"
+                "except SubcallError as error:\n    SUBMIT(answer=str(error))\n```"
+            )
+
+        with ScriptedModel(script) as model:
+            ran = run_job(a_spec(model=model.url, budget=Budget(max_depth=1)))
+
+        assert "no progress (repeated_failures)" in ran.output["answer"]
+        assert {event.node for event in ran.of("no_progress")} == {ran.of("child_started")[0].child_id}
+
 
 class TestProfiles:
     def test_the_model_is_spoken_to_as_its_family_is(self):
