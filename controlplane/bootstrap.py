@@ -15,7 +15,7 @@ from controlplane.adapters.private_files import make_folder
 from controlplane.adapters.readings import Convert, Document, TextForm
 from controlplane.adapters.sources.typed import Source
 from controlplane.adapters.sql_store import SqlStore
-from controlplane.config import Settings
+from controlplane.config import ENGINE, Settings
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.errors import InvalidRequest
 from controlplane.gateway import LocalGateway
@@ -297,7 +297,11 @@ def _runner(app: App, worker_id: str) -> Run:
     from rlm_worker.models.settings import ModelSettings  # noqa: PLC0415
 
     keeper = EvidenceKeeper(seal=app.evidence.seal, changed=app.evidence.changed)
-    settings = WorkerSettings(models=ModelSettings.from_env())
+    chosen = {name: getattr(app.settings, name) for name in ENGINE}
+    try:
+        settings = WorkerSettings(models=ModelSettings.from_env(), **chosen)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from error
     parts = Parts(
         gateway=app.gateway(),
         worker_id=worker_id,

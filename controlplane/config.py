@@ -40,6 +40,18 @@ class Settings:
     sandbox: str = "namespaces"
     #: What cells may say: open or strict.
     language: str | None = None
+    #: How the model that writes cells is spoken to; by its name when it is not set.
+    profile: str | None = None
+    #: Estimated tokens of a conversation past which it starts anew, and how often it may.
+    rollover_tokens: int = 120_000
+    max_rollovers: int = 8
+    #: What counts as turning in a circle: times the same failing cell, the same output, a turn without a cell;
+    #: subcalls with nearly the same inputs, subcalls in a row without an answer.
+    repeated_failures: int = 3
+    repeated_observations: int = 5
+    empty_turns: int = 5
+    similar_subcalls: int = 20
+    failing_subcalls: int = 25
     #: Where each value comes from: default, a file, a variable or a flag.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -51,6 +63,19 @@ class Settings:
     def artifacts(self) -> Path:
         """Where what jobs made is kept, each file under the hash of its content."""
         return self.home / "artifacts"
+
+
+#: Settings that are the engine's own, under the same names there.
+ENGINE = (
+    "profile",
+    "rollover_tokens",
+    "max_rollovers",
+    "repeated_failures",
+    "repeated_observations",
+    "empty_turns",
+    "similar_subcalls",
+    "failing_subcalls",
+)
 
 
 def load_settings(

@@ -75,6 +75,7 @@ class Playbook:
     #: None: whoever asks says what the answer looks like.
     output_schema: "JsonObject | None" = None
     budget: str = ""
+    sub_model: str | None = None
     #: Name: default value and description; None: it takes any.
     params: dict[str, tuple[Any, str]] | None = None
     cells: tuple[str, ...] = ()
@@ -308,6 +309,7 @@ def _described(text: "PlaybookText", *, name: str, source: str) -> Playbook:
         source=source,
         output_schema=meta.schema_of_output(),
         budget=meta.budget,
+        sub_model=meta.sub_model,
         params={name: (param.default, param.description) for name, param in meta.params.items()},
         cells=cells,
     )

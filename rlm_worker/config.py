@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from rlm_worker.models.settings import ModelSettings
+from rlm_worker.profiles import profile_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,3 +49,7 @@ class WorkerSettings:
     max_rollovers: int = 8
     #: A lease is given up this long before the control plane may grant it again.
     lease_margin_seconds: float = 1.5
+
+    def __post_init__(self) -> None:
+        """Refuse a profile that there is not, before a job meets it."""
+        profile_for("", chosen=self.profile)

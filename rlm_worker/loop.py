@@ -25,6 +25,7 @@ from rlm_worker.course import Course
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.drivers.driver import Cell, Driver, Finished, NoCell, Step, Turn, View
 from rlm_worker.drivers.model import ModelDriver
+from rlm_worker.drivers.playbook import PlaybookDriver
 from rlm_worker.drivers.recording import RecordingDriver, recorded_step
 from rlm_worker.endings import Ending, Exhausted, Failed, Submitted, Waits
 from rlm_worker.errors import BudgetExceeded, JobFailed, MustPark, TurnDeclined
@@ -55,6 +56,8 @@ class Repl:
         children = Children(bench, spec, meter=meter, run=self._run_child)
         self.host = HostCalls(bench, spec, meter=meter, ask_child=children.ask)
         self._course = Course(bench, node=node)
+        #: What the last cell's subcalls came to, when that was a storm.
+        self._storm = ""
         self._session: sandbox.Session | None = None
         self._history: list[Step] = []
         self.closing = Closing(
@@ -113,6 +116,10 @@ class Repl:
         if self.closing.is_over and self.closing.why is not None:
             return self.closing.why
         await self._open("resume" if self._journal.iterations else "start")
+        if self._history and self.closing.why is None and self._driver.kind == "model":
+            circle = await self._course.check(self._history, storm=self._storm)
+            if circle is not None:
+                return circle
         while True:
             ending = await self._iterate(len(self._history) + 1)
             if ending is not None:
@@ -220,6 +227,7 @@ class Repl:
         return await self._after_cell(cell)
 
     async def _after_cell(self, cell: CellFinished) -> Ending | None:
+        storm = self._storm
         if self.host.submitted is not None:
             return self.closing.accepted(self.host.submitted)
         if self.closing.why is not None:
@@ -228,15 +236,20 @@ class Repl:
         await self._weigh(cell)
         if cell.state_lost:
             await self._open("state_lost")
-        if self._driver.kind != "model":
-            return self._playbook_error(cell) if cell.outcome == "error" else None
+        if self._driver.kind == "model":
+            return await self._after_models_cell(cell, storm)
+        if cell.outcome == "error":
+            return self._playbook_error(cell)
+        return await self._course.check(self._history, storm=storm) if storm else None
+
+    async def _after_models_cell(self, cell: CellFinished, storm: str) -> Ending | None:
         if self.closing.why is not None:
             return None
         if cell.error_type == "BudgetExceeded" and cell.outcome == "error":
             refusal = self.host.last_refusal
             await self.closing.begin(exhausted_by(refusal) if refusal else Exhausted("subcalls", "?", "?"))
             return None
-        return await self._course.check(self._history, storm=self._storm)
+        return await self._course.check(self._history, storm=storm)
 
     async def _weigh(self, cell: CellFinished) -> None:
         """Limits that a cell can pass while it runs: a playbook ends there, a model has its closing turn."""
@@ -253,6 +266,8 @@ class Repl:
     def _playbook_error(self, cell: CellFinished) -> Ending:
         """Nobody can repair a playbook while it runs: its uncaught error is its end."""
         where = f"cell {cell.iteration}, line {cell.error_line}"
+        if isinstance(self._driver, PlaybookDriver):
+            where += f" (line {self._driver.line_of(cell.iteration, cell.error_line)} of the file)"
         message = f"the playbook ended in {where}: {cell.error_type}: {cell.error_message}"
         match cell.error_type:
             case "BudgetExceeded" if self.host.last_refusal is not None:

@@ -8,6 +8,7 @@ import re
 from rlm_worker.contracts import digest
 
 _MARK_CHARS = 12
+_FOREIGN = re.compile(r"[^\x00-\x7f]+")
 _FORGED = re.compile(r"<(/?)data(?=\s+[0-9a-f]{6,})", re.IGNORECASE)
 #: Turns the reading direction, hides letters, or spells words that nobody sees.
 _INVISIBLE = re.compile(
@@ -24,12 +25,19 @@ def marked(text: str, *, seed: str) -> str:
 
 def defused(text: str) -> str:
     """The text with what looks like a mark made visible as data, and invisible characters spelled out."""
-    return _INVISIBLE.sub(_spelled, _FORGED.sub(r"<\\\1data", text))
+    if "<" in text:
+        text = _FORGED.sub(r"<\\\1data", text)
+    # Plain text is most of it, and has nothing to hide.
+    return text if text.isascii() else _FOREIGN.sub(_seen, text)
 
 
 def is_on_one_line(text: str) -> bool:
     """Whether a text cannot leave the line it is put on."""
     return len(text.splitlines()) <= 1 and "\n" not in text
+
+
+def _seen(run: re.Match[str]) -> str:
+    return _INVISIBLE.sub(_spelled, run[0])
 
 
 def _spelled(found: re.Match[str]) -> str:

@@ -1,13 +1,13 @@
 """Subcall storms: many questions that are nearly the same, or one failure after the other. Counts; asks nobody."""
 
 import json
-import re
 from collections import defaultdict
 
-from rlm_worker.contracts import JsonObject
+from rlm_worker.contracts import JsonObject, canonical
 from rlm_worker.errors import NotAsked
 
-_NOISE = re.compile(r"""[\s.,;:!?'"`…]+""")
+_SHORT = 2_000
+_NOISE = str.maketrans(dict.fromkeys(".,;:!?'\"`…", " "))
 
 
 class SubcallStorm(NotAsked):
@@ -20,16 +20,16 @@ class StormWatch:
     def __init__(self, *, similar: int, failing: int) -> None:
         self._similar = similar
         self._failing = failing
-        self._keys: defaultdict[str, set[str]] = defaultdict(set)
+        self._keys: defaultdict[int, set[str]] = defaultdict(set)
         self._streak = 0
         self.storm = ""
 
-    def count(self, key: str, inputs: JsonObject) -> None:
+    def count(self, key: str, *, schema: JsonObject, inputs: JsonObject) -> None:
         """Count a question, whether it is asked or answered from the record; equal ones count once."""
-        keys = self._keys[nearly(inputs)]
+        keys = self._keys[hash((canonical(schema), nearly(inputs)))]
         keys.add(key)
-        if len(keys) > self._similar:
-            self.storm = self.storm or f"{self._similar} predict() calls with nearly the same inputs"
+        if len(keys) >= self._similar:
+            self.storm = self.storm or f"{len(keys)} predict() calls with nearly the same inputs"
 
     def hear(self, *, ok: bool) -> None:
         """Count an outcome."""
@@ -53,5 +53,8 @@ class StormWatch:
 
 
 def nearly(inputs: JsonObject) -> str:
-    """Equal for inputs that differ in case, spaces and punctuation of sentences only."""
-    return _NOISE.sub(" ", json.dumps(inputs, ensure_ascii=False, sort_keys=True)).casefold()
+    """Equal for inputs that differ in case, spaces and punctuation of sentences only; long ones count as they are."""
+    text = json.dumps(inputs, ensure_ascii=False, sort_keys=True)
+    if len(text) > _SHORT:
+        return text
+    return " ".join(text.translate(_NOISE).casefold().split())

@@ -54,12 +54,13 @@ class Subcalls:
     async def predict(self, at: Execution, payload: JsonObject) -> JsonValue:
         """One typed call; raises SubcallFailed or BudgetExceeded."""
         call = read_call(payload, inputs=payload.get("inputs"), models=self._bench.predict_models)
-        self._watch.count(call.key, call.inputs)
         row = self._known(at, call)
         if row is None:
             at.must_be_live("a predict() call")
             self._watch.check()
             await self._admit_media([call])
+        self._watch.count(call.key, schema=call.schema, inputs=call.inputs)
+        if row is None:
             row = Row(finished=await self._once(at, call))
         self._watch.hear(ok=row.finished.ok)
         if not row.finished.ok:
@@ -76,7 +77,7 @@ class Subcalls:
         for call in calls:
             if call.key not in known and (row := self._known(at, call)) is not None:
                 known[call.key] = row
-                self._watch.count(call.key, call.inputs)
+                self._watch.count(call.key, schema=call.schema, inputs=call.inputs)
                 self._watch.hear(ok=row.finished.ok)
         wanted = list({call.key: call for call in calls if call.key not in known}.values())
         if wanted:
@@ -195,8 +196,8 @@ class Subcalls:
                 for call in group:
                     await window.acquire()
                     try:
-                        self._watch.count(call.key, call.inputs)
                         self._watch.check()
+                        self._watch.count(call.key, schema=call.schema, inputs=call.inputs)
                         held.append(self._hold(call, self._model(call)))
                     except (BudgetExceeded, SubcallStorm) as refusal:
                         rows[call.key] = Row(finished=self._unheld(at, call, refusal))

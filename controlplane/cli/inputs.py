@@ -204,7 +204,8 @@ def _choose(
             raise Refusal(_no_driver())
         worker_parts.check_model(root)
         driver = ModelDriver(model=root)
-    chosen = typed.sub_model or settings.sub_model or typed.model or sub
+    wanted = playbook.sub_model if playbook is not None else None
+    chosen = typed.sub_model or wanted or settings.sub_model or typed.model or sub
     worker_parts.check_model(chosen)
     return driver, chosen
 

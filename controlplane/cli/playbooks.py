@@ -71,6 +71,7 @@ def _about(playbook: Playbook) -> RenderableType:
         ("about", playbook.description),
         ("answers with", fields),
         ("budget", playbook.budget or "the defaults"),
+        ("predict by", playbook.sub_model or "the default"),
         ("cells", "\n".join(f"{number}. {title}" for number, title in enumerate(playbook.cells, 1))),
     ):
         grid.add_row(name, Text(printable(value)))
@@ -90,6 +91,7 @@ def _document(playbook: Playbook) -> JsonObject:
         "title": playbook.title,
         "description": playbook.description,
         "budget": playbook.budget,
+        "sub_model": playbook.sub_model,
         "params": {
             name: {"default": default, "description": about}
             for name, (default, about) in (playbook.params or {}).items()

@@ -18,3 +18,9 @@ class PlaybookDriver:
             return Finished()
         cell = self._cells[index]
         return Cell(code=cell.code, title=cell.title, reasoning=cell.title)
+
+    def line_of(self, iteration: int, line: int | None) -> int | None:
+        """The line of the file that is this line of a cell."""
+        if line is None or not 0 < iteration <= len(self._cells):
+            return None
+        return self._cells[iteration - 1].first_line + line - 1

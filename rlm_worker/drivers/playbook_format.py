@@ -5,6 +5,7 @@ r"""The text of a playbook: TOML in a comment block, then `# %%` cells. Reads it
 # title = "Comments that admit a bug"
 # output = "summary: str, found: int"
 # budget = "subcalls=60,time=20m"
+# sub_model = "openai:gpt-5.4-mini"
 # [params.limit]
 # default = 24
 # description = "how many are classified"
@@ -21,7 +22,7 @@ import tomllib
 from itertools import pairwise
 from typing import Annotated, Self
 
-from pydantic import Field, JsonValue, ValidationError, model_validator
+from pydantic import Field, JsonValue, ValidationError, field_validator, model_validator
 
 from rlm_worker.contracts.base import Contract, JsonObject, Positive
 from rlm_worker.contracts.signature import SignatureError, fields_schema
@@ -58,27 +59,46 @@ class PlaybookMeta(Contract):
     #: The same as the text of a JSON Schema, where fields are tables themselves.
     output_schema: str | None = None
     budget: Annotated[str, Field(pattern=r"^\s*([a-z_]+=[^,\s]+\s*(,\s*|$))*$")] = ""
+    #: Who answers predict(): a provider's model or an embedded one. No URL: a key could follow it to a stranger's server.
+    sub_model: Annotated[str, Field(pattern=r"^(embedded|[a-z][a-z0-9_-]*:[^/\s]\S*)$")] | None = None
     params: dict[str, PlaybookParam] = Field(default_factory=dict)
+
+    @field_validator("output")
+    @classmethod
+    def _readable(cls, output: str | None) -> str | None:
+        if output is not None:
+            fields_schema(output)
+        return output
+
+    @field_validator("output_schema")
+    @classmethod
+    def _usable(cls, text: str | None) -> str | None:
+        if text is not None:
+            _schema_of(text)
+        return text
 
     @model_validator(mode="after")
     def _one_schema(self) -> Self:
         if (self.output is None) == (self.output_schema is None):
             raise ValueError("give exactly one of output and output_schema")
-        self.schema_of_output()
         return self
 
     def schema_of_output(self) -> JsonObject:
         """JSON Schema of what the playbook submits."""
         if self.output is not None:
             return fields_schema(self.output)
-        schema = json.loads(self.output_schema or "")
-        if not isinstance(schema, dict) or schema.get("type") != "object" or not schema.get("properties"):
-            raise SignatureError("output_schema must be a JSON Schema of an object with properties")
-        return schema
+        return _schema_of(self.output_schema or "")
 
     def defaults(self) -> JsonObject:
         """The parameters as they are when nobody sets them."""
         return {name: param.default for name, param in self.params.items()}
+
+
+def _schema_of(text: str) -> JsonObject:
+    schema = json.loads(text)
+    if not isinstance(schema, dict) or schema.get("type") != "object" or not schema.get("properties"):
+        raise SignatureError("output_schema must be a JSON Schema of an object with properties")
+    return schema
 
 
 class Cell(Contract):

@@ -114,18 +114,18 @@ class Deferred(Generic[T]):
     def __init__(self, *, now: Callable[[], T], later: Callable[[], Awaitable[T]]) -> None:
         self._now = now
         self._later = later
-        self._settled: list[T] = []
+        self.settled: list[T] = []
 
     def _settle(self) -> T:
-        if not self._settled:
-            self._settled.append(self._now())
-        return self._settled[0]
+        if not self.settled:
+            self.settled.append(self._now())
+        return self.settled[0]
 
     def __await__(self) -> Generator[Any, None, T]:
-        if not self._settled:
+        if not self.settled:
             answer = yield from self._later().__await__()
-            self._settled.append(answer)
-        return self._settled[0]
+            self.settled.append(answer)
+        return self.settled[0]
 
     def __plain__(self) -> Any:
         return self._settle()

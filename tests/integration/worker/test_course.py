@@ -122,6 +122,71 @@ SUBMIT(answer='x')
         report = asyncio.run(verify_replay(spec, ran.gateway.records))
         assert report.verified, report
 
+    def test_a_playbook_whose_subcalls_all_fail_ends_after_its_second_storm(self):
+        cell = """# %%
+for n in range(100):
+    try:
+        predict("t -> label: Literal['x']", t=f"question {n}")
+    except SubcallError:
+        pass
+"""
+        with ScriptedModel(lambda request, n: Fault(400, "no")) as model:
+            spec = a_spec(playbook=cell + cell.replace("question", "other") + cell, sub_model=model.url)
+            ran = run_job(spec, settings=replace(QUICK, failing_subcalls=5))
+            asked = len(model.requests)
+
+        assert asked == 10
+        assert "no progress (subcall_storm)" in ran.result.message
+        assert [event.action for event in ran.of("no_progress")] == ["steered", "ended"]
+
+    @pytest.mark.parametrize("kept", ["cell_finished", "no_progress"])
+    def test_a_job_that_died_in_its_last_circle_ends_the_same_when_it_is_resumed(self, kept):
+        with ScriptedModel(cells("1/0")) as model:
+            spec = a_spec(model=model.url)
+            whole = run_job(spec)
+            last = max(n for n, event in enumerate(whole.events) if event.kind == kept)
+            gateway = MemoryGateway(spec)
+            gateway.records = whole.gateway.records[: last + 1]
+            model.requests.clear()
+            attempt(gateway)
+
+        assert model.requests == []
+        assert gateway.result is not None
+        assert gateway.result.message == whole.result.message
+        assert [r.kind for r in gateway.records].count("no_progress") == 2
+
+    def test_a_child_that_turns_in_a_circle_ends_and_its_parent_is_told(self):
+        def script(request, n):
+            if "count them" in request["messages"][1]["content"]:
+                return "```python\n1/0\n```"
+            return (
+                "```python\ntry:\n    rlm_query('count them', signature='-> n: int')\n"
+                "except SubcallError as error:\n    SUBMIT(answer=str(error))\n```"
+            )
+
+        with ScriptedModel(script) as model:
+            ran = run_job(a_spec(model=model.url, budget=Budget(max_depth=1)))
+
+        assert "no progress (repeated_failures)" in ran.output["answer"]
+        assert {event.node for event in ran.of("no_progress")} == {ran.of("child_started")[0].child_id}
+
+
+class TestProfiles:
+    def test_the_model_is_spoken_to_as_its_family_is(self):
+        with ScriptedModel(cells(SUBMIT), model="deepseek-chat") as model:
+            run_job(a_spec(model=model.url))
+            system = model.requests[0]["messages"][0]["content"]
+
+        assert "Be very careful with predict" in system
+
+    def test_a_setting_chooses_the_profile(self):
+        with ScriptedModel(cells("print('x' * 9000)", SUBMIT), model="deepseek-chat") as model:
+            run_job(a_spec(model=model.url), settings=replace(QUICK, profile="small-local"))
+            system, shown = (model.requests[1]["messages"][n]["content"] for n in (0, 3))
+
+        assert "at most ten lines" in system
+        assert "6,001 of 9,001 characters left out" in shown
+
 
 LOOK = "seen = {n}\nnote('discovery', 'found {n}')\nprint('x' * 3000 + '{n:03}')"
 

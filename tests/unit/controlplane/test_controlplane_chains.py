@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.config import load_settings, setting_rows
+from controlplane.config import ENGINE, Settings, load_settings, setting_rows
 from controlplane.domain import receipts, task
 from controlplane.domain.commands import CreateTask, FoldResult, PlannedStep, StartStep
 from controlplane.domain.events import from_json, to_json
 from controlplane.domain.task import TaskState
 from controlplane.errors import InvalidRequest, Tampered
+from rlm_worker.config import WorkerSettings
 
 
 def chain(length: int) -> list[receipts.Link]:
@@ -111,3 +112,11 @@ def test_a_bad_settings_file_is_named(tmp_path, text):
 
     with pytest.raises(InvalidRequest, match=r"custody\.toml"):
         load_settings({}, env={}, folder=tmp_path)
+
+
+def test_the_engine_has_the_settings_of_the_installation_under_the_same_names_and_defaults():
+    ours, its = Settings(), WorkerSettings()
+
+    assert {name: getattr(ours, name) for name in ENGINE} == {name: getattr(its, name) for name in ENGINE}
+    with pytest.raises(ValueError, match="no profile 'llama'"):
+        WorkerSettings(profile="llama")

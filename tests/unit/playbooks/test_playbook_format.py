@@ -28,6 +28,12 @@ def test_front_matter_and_cells_are_read_with_their_lines():
     ]
 
 
+def test_front_matter_may_name_the_model_that_answers():
+    text = parse(FRONT.replace("# [params", '# sub_model = "openai:gpt-5.4-mini"\n# [params') + "pass")
+    assert text.meta.sub_model == "openai:gpt-5.4-mini"
+    assert parse(FRONT + "pass").meta.sub_model is None
+
+
 def test_code_before_the_first_mark_is_a_cell_and_empty_cells_are_none():
     text = parse("#!/usr/bin/env custody\n" + FRONT + "import re\n# %% nothing\n\n# %% more\npass\n")
     assert [cell.code for cell in text.cells] == ["import re", "pass"]
@@ -50,7 +56,9 @@ def test_a_schema_may_be_given_as_json():
         (FRONT, 10, "no code"),
         (FRONT.replace('"small"', "small") + "pass", 2, "not TOML"),
         (FRONT.replace('"small"', '"Small One"') + "pass", 2, "name"),
-        (FRONT.replace("list[Citation]", "lisst[Citation]") + "pass", 2, "unknown type"),
+        (FRONT.replace("list[Citation]", "lisst[Citation]") + "pass", 4, "unknown type"),
+        (FRONT.replace("# [params", "# sub_model = 'http://x/v1#m'\n# [params") + "pass", 6, "sub_model"),
+        (FRONT.replace("# [params", "# sub_model = 'gpt'\n# [params") + "pass", 6, "sub_model"),
         (FRONT.replace("# output", "# result") + "pass", 4, "result"),
         (FRONT.replace("default", "defalt") + "pass", 7, "defalt"),
         (FRONT.replace("subcalls=3", "subcalls"), 5, "budget"),

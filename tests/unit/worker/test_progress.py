@@ -10,6 +10,7 @@ from rlm_worker.errors import NotAsked
 from rlm_worker.progress import Patience, advice, assess, normal_form
 from rlm_worker.storms import StormWatch, nearly
 
+ANY = {"type": "object"}
 PATIENCE = Patience(failures=3, observations=5, empty_turns=4)
 
 
@@ -150,9 +151,8 @@ class TestStorms:
     def test_nearly_the_same_question_over_and_over_is_a_storm(self):
         watch = StormWatch(similar=3, failing=99)
         for number in range(3):
-            watch.count(f"key {number}", {"text": "Why so?" + "!" * number})
             watch.check()
-        watch.count("key 9", {"text": "why  SO"})
+            watch.count(f"key {number}", schema=ANY, inputs={"text": "Why so?" + "!" * number})
 
         with pytest.raises(NotAsked, match="nearly the same inputs"):
             watch.check()
@@ -162,8 +162,9 @@ class TestStorms:
     def test_equal_questions_and_different_ones_are_no_storm(self):
         watch = StormWatch(similar=3, failing=99)
         for number in range(100):
-            watch.count("same", {"text": "equal"})
-            watch.count(f"key {number}", {"text": f"line {number}"})
+            watch.count("same", schema=ANY, inputs={"text": "equal"})
+            watch.count(f"key {number}", schema=ANY, inputs={"text": f"line {number}"})
+            watch.count(f"other {number}", schema={"title": str(number)}, inputs={"text": "one passage"})
         assert watch.take() == ""
 
     @given(st.lists(st.booleans(), max_size=40))
