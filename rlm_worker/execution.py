@@ -4,6 +4,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+from rlm_worker.contracts.keeping import QuestionAnswered, QuestionAsked
 from rlm_worker.contracts.trace import CellFinished, ChildStarted, HostCallFinished
 from rlm_worker.errors import CallRefused
 from rlm_worker.journal import Outcome, Recorded
@@ -50,11 +51,21 @@ class Execution:
         self._outcomes = _Served[str, Outcome](recorded.outcomes, last_is_shared=not live)
         self._host_calls = _Served[tuple[str, str], HostCallFinished](recorded.host_calls)
         self._refusals = dict(recorded.refusals)
+        self._questions = _Served[str, QuestionAsked](recorded.questions)
+        self._people = _Served[str, QuestionAnswered](recorded.people)
         self._called: Counter[tuple[str, str]] = Counter()
 
     def outcome(self, key: str) -> Outcome | None:
         """What this subcall was answered when the cell ran before."""
         return self._outcomes.take(key)
+
+    def question(self, key: str) -> QuestionAsked | None:
+        """The same question to a person, when the cell asked it before."""
+        return self._questions.take(key)
+
+    def person(self, key: str) -> QuestionAnswered | None:
+        """What came of this question when the cell ran before."""
+        return self._people.take(key)
 
     def child(self, key: str) -> ChildStarted | None:
         """The child that this rlm_query began when the cell ran before."""

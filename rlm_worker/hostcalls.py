@@ -23,6 +23,7 @@ from rlm_worker.crashpoints import crash_here
 from rlm_worker.errors import BadCall, BudgetExceeded, CallRefused, MustPark, NotAsked, RequestRefused
 from rlm_worker.execution import Execution
 from rlm_worker.meter import Meter, transferred
+from rlm_worker.people import People
 from rlm_worker.schemas import shape_of
 from rlm_worker.subcalls import Subcalls
 from rlm_worker.workbench import Workbench
@@ -42,6 +43,7 @@ CALLS = frozenset(
         "question",
         "progress",
         "network",
+        "ask",
     }
 )
 
@@ -83,6 +85,7 @@ class HostCalls:
             "question": self._question,
             "progress": self._progress,
             "network": self._network,
+            "ask": People(bench, meter).ask,
         }
         assert set(self._answers) == CALLS
 

@@ -110,7 +110,7 @@ class Subcalls:
         async def every() -> list[Result]:
             return list(await asyncio.gather(*(one(*child) for child in children)))
 
-        if _in_async_code():
+        if in_async_code():
             return cast("list[Result]", Deferred(now=_needs_await, later=every))
         return asyncio.run(every())
 
@@ -136,7 +136,7 @@ class Subcalls:
         return [result["text"] for result in results]
 
     def _run(self, name: str, payload: dict[str, Any], finish: Callable[[Any], T]) -> T:
-        if not _in_async_code():
+        if not in_async_code():
             return finish(self._call(name, payload))
 
         async def later() -> T:
@@ -154,10 +154,11 @@ class Subcalls:
             answers = [await self._call_async(name, payload) for payload in payloads]
             return [result for answer in answers for result in finish(answer)]
 
-        return cast("list[Result]", Deferred(now=now, later=later)) if _in_async_code() else now()
+        return cast("list[Result]", Deferred(now=now, later=later)) if in_async_code() else now()
 
 
-def _in_async_code() -> bool:
+def in_async_code() -> bool:
+    """Whether the caller runs on an event loop, so that a call may be awaited."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

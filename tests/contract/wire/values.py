@@ -19,6 +19,7 @@ from rlm_worker.contracts.gateway import (
     NotClaimed,
     ParkAnswer,
     ParkRequest,
+    PersonAnswer,
     ReadTraceAnswer,
     ReadTraceRequest,
     RecordAnswer,
@@ -298,7 +299,12 @@ OTHERS: dict[str, Contract] = {
     "gateway.wake_up": WakeUp(job_id="job-1", generation=4),
     "gateway.claim_request": ClaimRequest(worker_id="w1", job_id="job-1", generation=4),
     "gateway.claimed": Claimed(
-        spec=SPEC, lease=LEASE, trace_events=2, trace_head=RECORDS[1].hash, spent_wall_time_ms=900
+        spec=SPEC,
+        lease=LEASE,
+        trace_events=2,
+        trace_head=RECORDS[1].hash,
+        spent_wall_time_ms=900,
+        answers=(PersonAnswer(question=7, value={"year": 2024}, by="ada", answered_ms=1_700_000_000_000),),
     ),
     "gateway.not_claimed": NotClaimed(reason="leased", detail="fence 2"),
     "gateway.renew_request": RenewRequest(job_id="job-1", fence=3, steer_seen=1),
