@@ -11,6 +11,7 @@ from rlm_worker.contracts.signature import SignatureError, fields_schema
 from rlm_worker.errors import BadCall, CallRefused, MustPark
 from rlm_worker.execution import Execution
 from rlm_worker.meter import Meter
+from rlm_worker.redaction import redact
 from rlm_worker.schemas import SchemaRefused, shape_of
 from rlm_worker.workbench import Workbench
 
@@ -75,7 +76,7 @@ class People:
             else {"ok": True, "value": given.value, "by": given.by, "answered_ms": given.answered_ms}
         )
         place = {"node": asked.node, "iteration": asked.iteration, "ordinal": asked.ordinal, "key": asked.key}
-        answered = QuestionAnswered.model_validate({**place, **said})
+        answered = redact(QuestionAnswered.model_validate({**place, **said}))
         await self._bench.writer.write(answered)
         return answered
 
