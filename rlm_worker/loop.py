@@ -394,5 +394,5 @@ def _refuse_unavailable(bench: Workbench, spec: JobSpec) -> None:
         raise JobFailed("tool_policy_denied", f"no tools are offered yet: {', '.join(spec.allowed_tools)}")
     if spec.artifact_policy.collect and bench.artifacts is None:
         raise JobFailed("invalid_request", "this worker has no place to keep artifacts")
-    if isinstance(spec.driver, RecordingDriverSpec):
-        raise JobFailed("invalid_request", "a recording is run by `custody replay`, not as a job")
+    if isinstance(spec.driver, RecordingDriverSpec) and not spec.driver.cells:
+        raise JobFailed("invalid_request", f"the recording of {spec.driver.job_id} holds no cells")

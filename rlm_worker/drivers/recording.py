@@ -21,6 +21,19 @@ class RecordingDriver:
         return Finished()
 
 
+class CellsDriver:
+    """Serves the cells of another job, in order: they run live, whatever they were answered then."""
+
+    kind: DriverKind = "recording"
+
+    def __init__(self, cells: tuple[str, ...]) -> None:
+        self._cells = cells
+
+    async def next(self, view: View) -> Turn:
+        index = view.iteration - 1
+        return Cell(code=self._cells[index]) if index < len(self._cells) else Finished()
+
+
 def steer_notices(recorded: Recorded | None) -> tuple[str, ...]:
     """What the operator asked at this iteration, in the words of the prompt."""
     return tuple(f"The operator asks: {steer.text}" for steer in recorded.steers) if recorded else ()

@@ -293,7 +293,7 @@ LEASE = Lease(job_id="job-1", attempt=2, fence=3, ttl_ms=15_000)
 OTHERS: dict[str, Contract] = {
     "job_spec": SPEC,
     "driver.playbook": PlaybookDriver(name="audit", source="# %%\nx = 1\n"),
-    "driver.recording": RecordingDriver(job_id="job-0"),
+    "driver.recording": RecordingDriver(job_id="job-0", cells=("x = 1\n",)),
     "job_result": RESULT,
     "trace_record": RECORDS[0],
     "gateway.wake_up": WakeUp(job_id="job-1", generation=4),
