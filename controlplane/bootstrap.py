@@ -7,6 +7,8 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from pydantic import JsonValue
+
 from controlplane import worker_parts
 from controlplane.adapters import processes, sqlite
 from controlplane.adapters.evidence import EvidenceRoom
@@ -19,9 +21,19 @@ from controlplane.config import ENGINE, Settings
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.errors import InvalidRequest
 from controlplane.gateway import LocalGateway
-from controlplane.handlers import control, forking, importing, leases, parking, queries, submit, verify
+from controlplane.handlers import (
+    asking,
+    control,
+    forking,
+    importing,
+    leases,
+    parking,
+    queries,
+    submit,
+    verify,
+)
 from controlplane.ports import Desk, Rules
-from controlplane.views import JobView, ReceiptView, TaskView
+from controlplane.views import JobView, QuestionView, ReceiptView, TaskView
 from controlplane.watchdogs import dispatcher, lease_reaper
 from controlplane.watchdogs.loop import Loop
 from rlm_worker.contracts import Budget, EvidenceRef, JobResult, JobSpec, TraceRecord
@@ -102,6 +114,16 @@ class App:
     ) -> bool:
         """Enter a job that ended in another home; False when it is here already."""
         return importing.import_job(self.desk, spec, result, records, by=by)
+
+    def questions(self, job_id: str) -> list[QuestionView]:
+        """What a job wants to know of a person, and does not know yet."""
+        return queries.questions(self.desk, queries.resolve(self.desk, job_id))
+
+    def answer(self, job_id: str, *, question: int | None, value: JsonValue, by: str) -> asking.Question:
+        """Answer a question; the job goes on with it."""
+        return asking.answer(
+            self.desk, queries.resolve(self.desk, job_id), question=question, value=value, by=by
+        )
 
     def job(self, job_id: str) -> JobView:
         return queries.job(self.desk, queries.resolve(self.desk, job_id))

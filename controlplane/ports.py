@@ -5,13 +5,15 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from pydantic import JsonValue
+
 from controlplane.domain.budget import NOTHING, Account, Amounts, Limits
 from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
 from rlm_worker.contracts import TraceRecord
-from rlm_worker.contracts.gateway import Desired, Steer
+from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
 from rlm_worker.contracts.trace import GENESIS
 
 #: `full`: on disk before the call returns. `normal`: survives a crash of the process, not of the machine.
@@ -173,6 +175,10 @@ class Traces(Protocol):
         """The newest event of a kind."""
         ...
 
+    def of_kind(self, job_id: str, *, kind: str) -> list[TraceRecord]:
+        """Every event of a kind that is rare."""
+        ...
+
     def checked(self, job_id: str) -> Iterator[TraceRecord]:
         """Whole trace, read so that a changed byte of the stored text raises Tampered."""
         ...
@@ -206,6 +212,12 @@ class Steers(Protocol):
     def after(self, job_id: str, *, seen: int) -> tuple[Steer, ...]: ...
 
 
+class Answers(Protocol):
+    def add(self, job_id: str, *, question: int, value: JsonValue, by: str) -> None: ...
+
+    def of(self, job_id: str) -> tuple[PersonAnswer, ...]: ...
+
+
 class Transaction(Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
@@ -219,6 +231,7 @@ class Transaction(Protocol):
     budgets: Budgets
     outbox: Outbox
     steers: Steers
+    answers: Answers
 
 
 class Watch(Protocol):

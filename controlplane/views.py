@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from rlm_worker.contracts.base import JsonObject
 from rlm_worker.contracts.gateway import Desired
 from rlm_worker.contracts.job import JobSpec
+from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import JobResult, Usage
 
 JobStateName = Literal[
@@ -75,12 +77,27 @@ class JobView:
     waiting_for: str = ""
     #: Jobs that share this one's past; told where one job is looked at.
     forks: tuple[str, ...] = ()
+    #: What a parked job waits for, in one word.
+    parked_for: ParkReason | None = None
     #: When a parked job becomes ready by itself.
     not_before: datetime | None = None
 
     @property
     def is_terminal(self) -> bool:
         return self.state in TERMINAL
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionView:
+    """What a job wants to know of a person."""
+
+    job_id: str
+    question: int
+    text: str
+    schema: JsonObject
+    asked_at: datetime
+    until: datetime | None = None
+    is_answered: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,5 +14,5 @@ def refuse_unavailable(bench: Workbench, spec: JobSpec) -> None:
         raise JobFailed("invalid_request", "this worker has no place to keep artifacts")
     if spec.sandbox_policy.runtime != "runc" and spec.sandbox_policy.backend != "docker":
         raise JobFailed("invalid_request", "only containers have another runtime: use the docker backend")
-    if isinstance(spec.driver, RecordingDriver):
-        raise JobFailed("invalid_request", "a recording is run by `custody replay`, not as a job")
+    if isinstance(spec.driver, RecordingDriver) and not spec.driver.cells:
+        raise JobFailed("invalid_request", f"the recording of {spec.driver.job_id} holds no cells")

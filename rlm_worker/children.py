@@ -14,6 +14,7 @@ from rlm_worker.endings import Ending, Exhausted, Submitted, Waits
 from rlm_worker.errors import BadCall, BudgetExceeded, MustPark, SubcallFailed
 from rlm_worker.execution import Execution
 from rlm_worker.meter import SHOWN_AS, Meter
+from rlm_worker.redaction import redact
 from rlm_worker.workbench import Workbench
 
 #: Runs a child's REPL to its end.
@@ -94,7 +95,7 @@ class Children:
         ending = await self._run(spec, begun.child_id, self._child_meter(begun, spec.budget))
         if isinstance(ending, Waits):
             raise MustPark(ending.reason, ending.detail, not_before=ending.not_before)
-        finished = _finished(begun, ending)
+        finished = redact(_finished(begun, ending))
         crash_here("child.before_record")
         await self._bench.writer.write(finished)
         return finished

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
+from rlm_worker.contracts.keeping import QuestionAnswered, QuestionAsked
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import CellFinished, ChildStarted, HostCallFinished
 from rlm_worker.errors import CallRefused
@@ -52,6 +53,8 @@ class Execution:
         self._host_calls = _Served[tuple[str, str], HostCallFinished](recorded.host_calls)
         self._refusals = dict(recorded.refusals)
         self._proposals = list(recorded.proposals)
+        self._questions = _Served[str, QuestionAsked](recorded.questions)
+        self._people = _Served[str, QuestionAnswered](recorded.people)
         self._called: Counter[tuple[str, str]] = Counter()
         #: Keys of subcalls that the cell has had an answer to.
         self._answered: set[str] = set()
@@ -65,6 +68,14 @@ class Execution:
         was_answered = key in self._answered
         self._answered.add(key)
         return was_answered
+
+    def question(self, key: str) -> QuestionAsked | None:
+        """The same question to a person, when the cell asked it before."""
+        return self._questions.take(key)
+
+    def person(self, key: str) -> QuestionAnswered | None:
+        """What came of this question when the cell ran before."""
+        return self._people.take(key)
 
     def child(self, key: str) -> ChildStarted | None:
         """The child that this rlm_query began when the cell ran before."""

@@ -22,7 +22,9 @@ from rlm_worker.crashpoints import crash_here
 from rlm_worker.errors import BadCall, BudgetExceeded, CallRefused, MustPark, NotAsked, RequestRefused
 from rlm_worker.execution import Execution
 from rlm_worker.meter import Meter, transferred
+from rlm_worker.people import People
 from rlm_worker.proposals import Proposals
+from rlm_worker.redaction import redact_json
 from rlm_worker.schemas import shape_of
 from rlm_worker.storms import StormWatch
 from rlm_worker.subcalls import Subcalls
@@ -45,6 +47,7 @@ CALLS = frozenset(
         "question",
         "progress",
         "network",
+        "ask",
     }
 )
 
@@ -89,6 +92,7 @@ class HostCalls:
             "question": self._question,
             "progress": self._progress,
             "network": self._network,
+            "ask": People(bench, meter).ask,
         }
         assert set(self._answers) == CALLS
 
@@ -198,7 +202,7 @@ class HostCalls:
         at.must_be_live("a request to the network")
         self._meter.count_host_call()
         try:
-            answer: JsonObject = await self._proxy.answer(payload)
+            answer = _cleaned(await self._proxy.answer(payload))
         except sandbox.NetworkRefused as refusal:
             raise RequestRefused(str(refusal)) from refusal
         self._meter.count_transfer(transferred(answer))
@@ -255,4 +259,11 @@ def _fields(payload: JsonObject) -> JsonObject:
     fields = payload.get("fields")
     if not isinstance(fields, dict):
         raise BadCall("fields are given by name: SUBMIT(answer=…)")
-    return fields
+    return _cleaned(fields)
+
+
+def _cleaned(value: JsonObject) -> JsonObject:
+    """Without secrets: what is recorded is what is used."""
+    cleaned = redact_json(value)
+    assert isinstance(cleaned, dict)
+    return cleaned

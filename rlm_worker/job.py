@@ -140,6 +140,7 @@ class Attempt:
             open_session=parts.open_session,
             artifacts=parts.artifacts,
         )
+        self._bench.answers = {answer.question: answer for answer in claimed.answers}
 
     async def run(self) -> JobResult | None:
         """Run and settle; None when the job was parked. Raises LostAuthority when another attempt may be at work."""

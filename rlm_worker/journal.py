@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from rlm_worker.contracts import JsonObject
 from rlm_worker.contracts.course import NoProgress, RolledOver
-from rlm_worker.contracts.keeping import ClockRead, Forked
+from rlm_worker.contracts.keeping import ClockRead, Forked, QuestionAnswered, QuestionAsked
 from rlm_worker.contracts.limits import AnswerExtracted, Parked
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
@@ -56,6 +56,9 @@ class Recorded:
     refusals: dict[tuple[str, str, int], HostCallFinished] = field(default_factory=dict)
     steers: list[SteerObserved] = field(default_factory=list)
     proposals: list[Proposal] = field(default_factory=list)
+    questions: dict[str, deque[QuestionAsked]] = field(default_factory=lambda: defaultdict(deque))
+    #: What came of them.
+    people: dict[str, deque[QuestionAnswered]] = field(default_factory=lambda: defaultdict(deque))
     #: Times that the cell read, in the form in which its sandbox takes them again.
     clock: list[int] = field(default_factory=list)
 
@@ -226,6 +229,10 @@ class Journal:
         match event:
             case ClockRead():
                 self.nodes[event.node].at(event.iteration).clock.extend(event.read)
+            case QuestionAsked():
+                self.nodes[event.node].at(event.iteration).questions[event.key].append(event)
+            case QuestionAnswered():
+                self.nodes[event.node].at(event.iteration).people[event.key].append(event)
             case Forked():
                 self.inherited_events = event.inherited
             case _:

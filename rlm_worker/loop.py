@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 
 import sandbox
 from rlm_worker.artifacts import collect_artifacts
@@ -33,6 +34,7 @@ from rlm_worker.execution import Execution, is_repeatable
 from rlm_worker.extraction import extract
 from rlm_worker.hostcalls import CALLS, HostCalls
 from rlm_worker.meter import Meter
+from rlm_worker.redaction import redact_text
 from rlm_worker.root import open_driver
 from rlm_worker.variables import look_at_variables
 from rlm_worker.views import make_view
@@ -202,6 +204,8 @@ class Repl:
 
     async def _run_turn(self, iteration: int, turn: Cell, *, is_new: bool) -> Ending | None:
         if is_new:
+            # What is recorded is what runs: a secret in it is in neither.
+            turn = replace(turn, code=redact_text(turn.code))
             await self.bench.writer.write(
                 CellProposed(
                     node=self.node,

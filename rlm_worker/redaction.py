@@ -1,10 +1,17 @@
-"""Keeps the worker's own secrets out of what it writes: every text is compared with what must never be there."""
+"""Keeps secrets out of what the worker writes: its own, by their values, and everybody's that look like one.
+
+What is recorded is what is used: an answer or a cell is redacted before it is acted on, so that a repeated cell meets the
+very same text. Output of a cell is compared by a digest of what it printed, and is redacted where it is kept.
+"""
 
 import json
 import os
 import re
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from pydantic import JsonValue
+from pydantic_core import PydanticSerializationError
 
 from rlm_worker.contracts.base import Contract
 
@@ -15,7 +22,37 @@ _SECRET_NAMES = re.compile(
 _SHORTEST = 12
 _MARK = "[redacted]"
 
+#: Texts one of which is part of whatever the shapes below find: most events hold none of them.
+_HINTS = (
+    *("PRIVATE KEY", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
+    *("xox", "AIza", "gsk_", "hf_", "eyJ", "earer", "EARER", "asic", "ASIC", "@"),
+    *("KEY=", "TOKEN=", "SECRET=", "PASSWORD=", "PASSWD="),
+)
+#: What a secret looks like; the groups around it stay.
+_SHAPES = (
+    # private keys
+    r"()-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)()",
+    # keys of model providers, clouds, forges and chats
+    r"()\bsk-[A-Za-z0-9_-]{20,}()",
+    r"()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b()",
+    r"()\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,}|glpat-[A-Za-z0-9_-]{20,})()",
+    r"()\bxox[abprs]-[A-Za-z0-9-]{10,}()",
+    r"()\b(?:AIza[0-9A-Za-z_-]{35}|gsk_[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{30,})()",
+    # signed tokens, and what stands in a header; a word without a digit is a word
+    r"()\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}()",
+    r"(\b(?:[Bb]earer|BEARER|[Bb]asic|BASIC)\s+)(?=\S*\d)[A-Za-z0-9._~+/=-]{16,}()",
+    # a password in an address
+    r"([a-z][a-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+(@)",
+    # a line of an environment file
+    r"(\b(?:[A-Z0-9]+_)*(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)=[\"']?)(?=\S*\d)[A-Za-z0-9._~+/=-]{8,}()",
+)
+
 C = TypeVar("C", bound=Contract)
+
+
+@cache
+def _shapes() -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(shape, re.DOTALL) for shape in _SHAPES)
 
 
 @cache
@@ -29,28 +66,41 @@ def _secrets() -> tuple[str, ...]:
 
 @cache
 def _encoded() -> tuple[str, ...]:
-    """The same as they stand in JSON text, where quotes and line ends are escaped."""
-    return tuple(json.dumps(secret, ensure_ascii=False)[1:-1] for secret in _secrets())
+    """The same as they stand in JSON text, where quotes and line ends are escaped; and what hints at others."""
+    return (*(json.dumps(secret, ensure_ascii=False)[1:-1] for secret in _secrets()), *_HINTS)
 
 
 def redact(value: C) -> C:
-    """The value, with known secrets replaced wherever it holds text."""
-    if not _secrets():
+    """The value, with secrets replaced wherever it holds text."""
+    try:
+        text = value.model_dump_json()
+    except PydanticSerializationError:
+        text = json.dumps(value.model_dump(mode="json"), ensure_ascii=False)  # half a character, from a model
+    if not any(hint in text for hint in _encoded()):
         return value
     body = value.model_dump(mode="json")
-    text = json.dumps(body, ensure_ascii=False)
-    if not any(secret in text for secret in _encoded()):
-        return value
-    return type(value).model_validate(
-        {name: part if name == "kind" else _clean(part) for name, part in body.items()}
-    )
+    cleaned = {name: part if name == "kind" else _clean(part) for name, part in body.items()}
+    return value if cleaned == body else type(value).model_validate(cleaned)
+
+
+def redact_json(value: JsonValue) -> JsonValue:
+    """A JSON value, with secrets replaced."""
+    return cast("JsonValue", _clean(value))
+
+
+def redact_text(text: str) -> str:
+    """A text, with secrets replaced."""
+    for secret in _secrets():
+        text = text.replace(secret, _MARK)
+    if any(hint in text for hint in _HINTS):
+        for shape in _shapes():
+            text = shape.sub(rf"\1{_MARK}\2", text)
+    return text
 
 
 def _clean(part: Any) -> Any:
     if isinstance(part, str):
-        for secret in _secrets():
-            part = part.replace(secret, _MARK)
-        return part
+        return redact_text(part)
     if isinstance(part, list):
         return [_clean(item) for item in part]
     if isinstance(part, dict):

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from rlm_worker.contracts import JobSpec, digest
 from rlm_worker.contracts.job import ModelDriver as ModelDriverSpec
 from rlm_worker.contracts.job import PlaybookDriver as PlaybookDriverSpec
+from rlm_worker.contracts.job import RecordingDriver as RecordingDriverSpec
 from rlm_worker.contracts.limits import PromptShortened
 from rlm_worker.contracts.trace import Hold, ModelAnswered, ModelAsked, Spend
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.drivers.driver import Driver
 from rlm_worker.drivers.model import ModelDriver
 from rlm_worker.drivers.playbook import PlaybookDriver
-from rlm_worker.drivers.recording import RecordingDriver
+from rlm_worker.drivers.recording import CellsDriver
 from rlm_worker.errors import JobFailed, TurnDeclined
 from rlm_worker.meter import Meter, whole
 from rlm_worker.models import Completion, Message
@@ -32,8 +33,8 @@ def open_driver(bench: Workbench, spec: JobSpec, *, node: str, meter: Meter) -> 
             root = RootModel(bench, name, node=node, meter=meter)
             profile = profile_for(name, chosen=bench.settings.profile)
             return ModelDriver(root.ask, observation_chars=bench.settings.observation_chars, profile=profile)
-        case _:
-            return RecordingDriver(bench.journal.nodes[node])
+        case RecordingDriverSpec(cells=taken):
+            return CellsDriver(taken)
 
 
 class RootModel:

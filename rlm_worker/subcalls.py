@@ -27,6 +27,7 @@ from rlm_worker.models.errors import ModelError, RateLimited
 from rlm_worker.pending import Pending, failed, finished, started, total
 from rlm_worker.prompts import predict_messages, repair_messages
 from rlm_worker.recovery import parking, remedy
+from rlm_worker.redaction import redact
 from rlm_worker.storms import StormWatch, SubcallStorm
 from rlm_worker.workbench import Workbench
 
@@ -287,7 +288,7 @@ class Subcalls:
         crash_here("subcall.after_answer")
         finished = finished.model_copy(update={"duration_ms": int((time.monotonic() - began) * 1000)})
         self._meter.settle(pending.ordinal, finished.spend)
-        return finished
+        return redact(finished)
 
     async def _try(self, at: Execution, pending: Pending) -> tuple[SubcallFinished, ModelError | None]:
         """One request and its repairs, under one hold."""

@@ -10,6 +10,7 @@ from rlm_worker.cells import shown_evidence
 from rlm_worker.citations import CitationBook
 from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import JobSpec
+from rlm_worker.contracts.gateway import PersonAnswer
 from rlm_worker.contracts.job import ModelDriver
 from rlm_worker.contracts.limits import ModelPriced
 from rlm_worker.contracts.trace import SubcallFinished
@@ -52,6 +53,8 @@ class Workbench:
         self.citations = CitationBook(shown_evidence(spec))
         #: Subcalls that were asked and are not answered yet, by key: equal ones wait for the same answer.
         self.under_way: dict[str, asyncio.Future[SubcallFinished]] = {}
+        #: Answers of people, by the question's ordinal.
+        self.answers: dict[int, PersonAnswer] = {}
         #: Every sandbox of the tree, so that a stop reaches all of them at once.
         self.sessions: set[sandbox.Session] = set()
         self._is_killed = False

@@ -3,6 +3,8 @@
 import threading
 import time
 
+from pydantic import JsonValue
+
 from rlm_worker.contracts import JobResult, JobSpec, TraceRecord
 from rlm_worker.contracts.base import PROTOCOL_VERSION
 from rlm_worker.contracts.gateway import (
@@ -16,6 +18,7 @@ from rlm_worker.contracts.gateway import (
     NotClaimed,
     ParkAnswer,
     ParkRequest,
+    PersonAnswer,
     ReadTraceAnswer,
     ReadTraceRequest,
     RecordAnswer,
@@ -49,6 +52,7 @@ class MemoryGateway:
         #: What the job is parked for, and every park so far.
         self.parked: ParkRequest | None = None
         self.parks: list[ParkRequest] = []
+        self._answers: list[PersonAnswer] = []
         self._steers: list[Steer] = []
         self._changed = threading.Condition()
 
@@ -66,6 +70,13 @@ class MemoryGateway:
         with self._changed:
             self._live = False
             self._changed.notify_all()
+
+    def answer(self, question: int, value: JsonValue, *, by: str = "ada") -> None:
+        """What a person answers; the job is no longer parked."""
+        with self._changed:
+            said = PersonAnswer(question=question, value=value, by=by, answered_ms=1_700_000_000_000)
+            self._answers.append(said)
+            self.parked = None
 
     def unpark(self) -> None:
         with self._changed:
@@ -94,7 +105,13 @@ class MemoryGateway:
         self._live = True
         self._until = time.monotonic() + self._ttl_ms / 1000
         lease = Lease(job_id=request.job_id, attempt=self._fence, fence=self._fence, ttl_ms=self._ttl_ms)
-        return Claimed(spec=self.spec, lease=lease, trace_events=len(self.records), trace_head=self._head)
+        return Claimed(
+            spec=self.spec,
+            lease=lease,
+            trace_events=len(self.records),
+            trace_head=self._head,
+            answers=tuple(self._answers),
+        )
 
     @property
     def _head(self) -> str:

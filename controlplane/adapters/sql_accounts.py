@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import sqlalchemy as sa
+from pydantic import JsonValue
 
 from controlplane.adapters import schema
 from controlplane.domain.budget import Account, Amounts, Limits
 from controlplane.ports import LedgerEntry, Wake
-from rlm_worker.contracts.gateway import Steer
+from rlm_worker.contracts.gateway import PersonAnswer, Steer
 
 _BUDGET, _LEDGER, _OUTBOX, _COMMAND = schema.budget, schema.ledger, schema.outbox, schema.command
 
@@ -118,4 +119,28 @@ class SqlSteers:
         )
         return tuple(
             Steer(steer_id=found.command_id, text=found.body) for found in self._connection.execute(query)
+        )
+
+
+class SqlAnswers:
+    """Answers of people, kept beside the steers."""
+
+    def __init__(self, connection: sa.Connection, *, now_ms: int) -> None:
+        self._connection = connection
+        self._now_ms = now_ms
+
+    def add(self, job_id: str, *, question: int, value: JsonValue, by: str) -> None:
+        body = json.dumps({"question": question, "value": value})
+        row = {"job_id": job_id, "kind": "answer", "body": body, "by": by, "at_ms": self._now_ms}
+        self._connection.execute(sa.insert(_COMMAND), row)
+
+    def of(self, job_id: str) -> tuple[PersonAnswer, ...]:
+        query = (
+            sa.select(_COMMAND)
+            .where(_COMMAND.c.job_id == job_id, _COMMAND.c.kind == "answer")
+            .order_by(_COMMAND.c.command_id)
+        )
+        return tuple(
+            PersonAnswer(**json.loads(found["body"]), by=found["by"], answered_ms=found["at_ms"])
+            for found in self._connection.execute(query).mappings()
         )

@@ -178,6 +178,12 @@ class SqlTraces:
         found = self._connection.execute(query).mappings().first()
         return None if found is None else _to_record(found)
 
+    def of_kind(self, job_id: str, *, kind: str) -> list[TraceRecord]:
+        query = (
+            sa.select(_TRACE).where(_TRACE.c.job_id == job_id, _TRACE.c.kind == kind).order_by(_TRACE.c.seq)
+        )
+        return [_to_record(found) for found in self._connection.execute(query).mappings()]
+
     def checked(self, job_id: str) -> Iterator[TraceRecord]:
         after = 0
         while page := self._page(job_id, after=after, limit=_PAGE):

@@ -10,12 +10,13 @@ import sqlalchemy as sa
 from controlplane.adapters import schema, sqlite
 from controlplane.adapters.migrate import migrate
 from controlplane.adapters.private_files import make_file
-from controlplane.adapters.sql_accounts import SqlBudgets, SqlOutbox, SqlSteers
+from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlOutbox, SqlSteers
 from controlplane.adapters.sql_history import SqlHistory, SqlTasks, SqlTraces
 from controlplane.adapters.sql_jobs import SqlJobs, SqlLeases, to_lease
 from controlplane.errors import Unavailable
 from controlplane.notice import Notice
 from controlplane.ports import (
+    Answers,
     Budgets,
     Durability,
     History,
@@ -44,6 +45,7 @@ class SqlTransaction:
         self.budgets: Budgets = SqlBudgets(connection, now_ms=self.now_ms)
         self.outbox: Outbox = SqlOutbox(connection, now_ms=self.now_ms)
         self.steers: Steers = SqlSteers(connection, now_ms=self.now_ms)
+        self.answers: Answers = SqlAnswers(connection, now_ms=self.now_ms)
 
 
 class SqlWatch:

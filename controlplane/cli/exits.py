@@ -14,6 +14,7 @@ class Exit(IntEnum):
     PARTIAL = 3  #: a limit ended the job, and it still gave an answer
     FAILED = 4  #: the job, a check (replay, doctor) or the machine failed
     STOPPED = 5  #: somebody stopped the job
+    ASKS = 6  #: the job waits for a person's answer and holds nothing
     INTERRUPTED = 130  #: Ctrl-C or SIGTERM here
     PIPE_CLOSED = 141  #: whoever read our output went away
 
@@ -24,6 +25,7 @@ _BY_STATE = {
     "failed": Exit.FAILED,
     "quarantined": Exit.FAILED,
     "stopped": Exit.STOPPED,
+    "parked": Exit.ASKS,
 }
 
 

@@ -16,10 +16,28 @@ from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest
 from controlplane.worker_parts import Playbook
 from rlm_worker.contracts import Budget, EvidenceRef, JsonObject
-from rlm_worker.contracts.job import ArtifactPolicy, ModelDriver, NetworkPolicy, PlaybookDriver, SandboxPolicy
+from rlm_worker.contracts.job import (
+    ArtifactPolicy,
+    ModelDriver,
+    NetworkPolicy,
+    PlaybookDriver,
+    RecordingDriver,
+    SandboxPolicy,
+)
 from rlm_worker.contracts.signature import SignatureError, fields_schema
 
 DEFAULT_OUTPUT = "answer: str, citations: list[Citation]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """The job whose cells are to run again, live."""
+
+    driver: RecordingDriver
+    output_schema: JsonObject
+    sub_model: str
+    evidence: tuple[EvidenceRef, ...]
+    params: JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +58,7 @@ class Typed:
     allow_net: tuple[str, ...] = ()
     collect: tuple[str, ...] = ()
     snapshot: bool = False
+    recording: Recording | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +71,7 @@ class Resolved:
     snapshot: bool = False
 
     def with_evidence(self, refs: tuple[EvidenceRef, ...]) -> JobRequest:
-        fields = {**vars(self.request), "input_artifacts": refs}
+        fields = {**vars(self.request), "input_artifacts": refs or self.request.input_artifacts}
         return JobRequest(**fields)
 
 
@@ -63,7 +82,9 @@ def resolve(typed: Typed, *, settings: Settings) -> Resolved:
     worker_parts.check_policies(allow=typed.allow_net, collect=typed.collect)
     sources = evidence_sources(typed.evidence)
     playbook = None if typed.playbook is None else worker_parts.find_playbook(typed.playbook)
-    schema = output_schema(typed.output, playbook=playbook)
+    again = typed.recording
+    as_before = again is not None and typed.output is None
+    schema = again.output_schema if again and as_before else output_schema(typed.output, playbook=playbook)
     budget = merged_budget(parse_budget(typed.budget), playbook=playbook)
     driver, sub_model = _choose(typed, playbook=playbook, settings=settings)
     request = JobRequest(
@@ -75,7 +96,8 @@ def resolve(typed: Typed, *, settings: Settings) -> Resolved:
         sandbox_policy=sandbox_policy(typed, settings=settings),
         network_policy=NetworkPolicy(allow=typed.allow_net),
         artifact_policy=ArtifactPolicy(collect=typed.collect),
-        params=_params(typed.params, playbook=playbook),
+        input_artifacts=again.evidence if again else (),
+        params={**(again.params if again else {}), **_params(typed.params, playbook=playbook)},
         labels=parse_labels(typed.labels),
     )
     if typed.playbook is not None and typed.playbook.isidentifier() and not sources:
@@ -189,7 +211,13 @@ def _params(texts: tuple[str, ...], *, playbook: Playbook | None) -> dict[str, A
 
 def _choose(
     typed: Typed, *, playbook: Playbook | None, settings: Settings
-) -> tuple[ModelDriver | PlaybookDriver, str]:
+) -> tuple[ModelDriver | PlaybookDriver | RecordingDriver, str]:
+    if typed.recording is not None:
+        if typed.model is not None or playbook is not None:
+            raise Refusal("a recording writes the cells: leave out --model and --playbook.")
+        chosen = typed.sub_model or typed.recording.sub_model
+        worker_parts.check_model(chosen)
+        return typed.recording.driver, chosen
     root, sub = worker_parts.default_models()
     if playbook is not None:
         if typed.model is not None:

@@ -30,6 +30,8 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "trace": ("trace", "trace", "Read what a job did, step by step; --follow while it works."),
     "stop": ("orders", "stop", "Stop a job and wait until nothing of it is left."),
     "steer": ("orders", "steer", "Give a working job an instruction for its next iteration."),
+    "ask": ("people", "ask", "See what jobs ask of people: custody ask list."),
+    "answer": ("people", "answer", "Answer a question of a job; it goes on with it."),
     "resume": ("resume", "resume", "Go on with a job after a crash; paid subcalls are not paid again."),
     "fork": ("fork", "fork", "Share a job's first iterations and go on another way."),
     "worker": ("resume", "worker", "Work on any ready job of this home."),
@@ -42,7 +44,7 @@ _COMMANDS: dict[str, tuple[str, str, str]] = {
     "doctor": ("doctor", "doctor", "Say whether a job could run here, and what is missing."),
 }
 
-_EPILOG = "Exit codes: 0 answered, 2 usage, 3 partial answer, 4 failed, 5 stopped, 130 interrupted, 1 a defect of ours."
+_EPILOG = "Exit codes: 0 answered, 2 usage, 3 partial answer, 4 failed, 5 stopped, 6 waits for an answer, 130 interrupted, 1 a defect of ours."
 
 
 class ReaderGone(Exception):

@@ -10,11 +10,12 @@ from controlplane.cli.artifacts import copy_artifacts, must_be_empty
 from controlplane.cli.exits import Refusal
 from controlplane.cli.flags import home_flag, json_flag, quiet_flag
 from controlplane.cli.home import opened, settings_of
-from controlplane.cli.inputs import Resolved, Typed, resolve
+from controlplane.cli.inputs import Recording, Resolved, Typed, resolve
 from controlplane.cli.ready import ready_model, require_sandbox
 from controlplane.cli.shapes import job_document, write_json
+from controlplane.cli.watch import pages
 from controlplane.cli.working import Manner, work_on
-from rlm_worker.contracts.job import ModelDriver
+from rlm_worker.contracts.job import ModelDriver, RecordingDriver
 
 
 @click.command()
@@ -72,6 +73,9 @@ from rlm_worker.contracts.job import ModelDriver
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help="Put copies of the kept files there."
 )
+@click.option(
+    "--recording", metavar="JOB", help="Who writes the cells: that job did; what they ask is asked anew."
+)
 @click.option("--detach", is_flag=True, help="Enter the job and return; 'custody worker' works on it.")
 @json_flag
 @quiet_flag
@@ -90,8 +94,30 @@ def run(*, detach: bool, as_json: bool, quiet: bool, home: str | None, out: Path
     if out is not None:
         must_be_empty(out)
     manner = Manner(as_json=as_json, quiet=quiet)
+    if typed["recording"] is not None:
+        typed["recording"] = recording_of(typed["recording"], home=home)
     resolved = prepared(Typed(**typed), home=home, silent=as_json or quiet)
     return submit_and_work(resolved, home=home, manner=manner, detach=detach, out=out)
+
+
+def recording_of(job_id: str, *, home: str | None) -> Recording:
+    """The cells that a job ran, and what it was asked with."""
+    with opened(home) as app:
+        view = app.job(job_id)
+        cells = tuple(
+            str(record.event["code"])
+            for record in pages(app, view.job_id, after=0)
+            if record.kind == "cell_proposed" and not record.event.get("node")
+        )
+    if not cells:
+        raise Refusal(f"job {view.job_id} has run no cell: there is nothing to run again.")
+    return Recording(
+        driver=RecordingDriver(job_id=view.job_id, cells=cells),
+        output_schema=view.spec.output_schema,
+        sub_model=view.spec.sub_model,
+        evidence=view.spec.input_artifacts,
+        params=view.spec.params,
+    )
 
 
 def prepared(typed: Typed, *, home: str | None, silent: bool) -> Resolved:

@@ -13,7 +13,7 @@ import click
 
 from controlplane.cli.exits import exit_of_state
 from controlplane.cli.figures import as_utc
-from controlplane.views import JobView, LeaseView, StopView
+from controlplane.views import JobView, LeaseView, QuestionView, StopView
 from rlm_worker.contracts.base import JsonObject
 from rlm_worker.contracts.job import JobSpec
 
@@ -75,6 +75,18 @@ def job_document(view: JobView, *, whole: bool = False) -> JsonObject:
     if whole:
         document["spec"] = view.spec.model_dump(mode="json")
     return document
+
+
+def question_document(asked: QuestionView) -> JsonObject:
+    return {
+        "job_id": asked.job_id,
+        "question": asked.question,
+        "text": asked.text,
+        "schema": asked.schema,
+        "asked_at": moment(asked.asked_at),
+        "until": moment(asked.until),
+        "is_answered": asked.is_answered,
+    }
 
 
 def stop_document(stop: StopView | None) -> JsonObject | None:

@@ -63,12 +63,17 @@ def watch(app: App, job_id: str, *, screen: Screen, presses: Presses) -> JobView
             progress.take(record)
             screen.event(record)
         screen.update(view, progress, order=presses.order)
-        if has_ended(view) and progress.events >= view.trace_events:
+        if (has_ended(view) or asks_a_person(view)) and progress.events >= view.trace_events:
             return view
         if presses.order and presses.order != given and not view.is_terminal:
             given = presses.order
             app.stop(job_id, order=presses.order, by="cli", reason="interrupted at the terminal")
         presses.wait(_POLL_SECONDS)
+
+
+def asks_a_person(view: JobView) -> bool:
+    """Parked for an answer: nobody works on it, and watching it may take days."""
+    return view.state == "parked" and view.parked_for == "asked"
 
 
 def has_ended(view: JobView) -> bool:

@@ -9,9 +9,10 @@ from controlplane.cli.answer import render_end
 from controlplane.cli.consoles import stdout_console
 from controlplane.cli.exits import Exit, exit_of_state
 from controlplane.cli.logs import log_with_errors
+from controlplane.cli.people import question_line
 from controlplane.cli.screens import screen_for
 from controlplane.cli.shapes import job_document, write_json
-from controlplane.cli.watch import Presses, watch
+from controlplane.cli.watch import Presses, asks_a_person, watch
 from controlplane.views import JobView
 
 
@@ -29,9 +30,21 @@ def work_on(app: App, job_id: str, *, manner: Manner) -> int:
     with Presses() as presses:
         with EmbeddedRuntime(app, only_jobs={job_id}), screen:
             view = watch(app, job_id, screen=screen, presses=presses)
-        show_end(view, manner=manner, interrupted=presses.count > 0)
+        if asks_a_person(view):
+            _show_questions(app, view, manner=manner)
+        else:
+            show_end(view, manner=manner, interrupted=presses.count > 0)
         _point_to_log(view, manner=manner)
     return Exit.INTERRUPTED if presses.count else exit_of_state(view.state)
+
+
+def _show_questions(app: App, view: JobView, *, manner: Manner) -> None:
+    if manner.as_json:
+        write_json(job_document(view, whole=True))
+        return
+    for asked in app.questions(view.job_id):
+        click.echo(question_line(asked))
+    click.echo("It is parked and holds nothing until then.", err=True)
 
 
 def _point_to_log(view: JobView, *, manner: Manner) -> None:

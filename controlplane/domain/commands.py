@@ -177,6 +177,15 @@ class SteerJob:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AnswerJob:
+    """A person answers what the job asked."""
+
+    question: int
+    answer_digest: str
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ForkJob:
     """Another job shares this one's past, up to an iteration."""
 
@@ -225,6 +234,7 @@ JobCommand = (
     | VerifyStop
     | ResumeJob
     | SteerJob
+    | AnswerJob
     | ForkJob
     | ImportJob
     | SettleJob

@@ -219,6 +219,15 @@ class JobSteered:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobAnswered:
+    kind: ClassVar = "job_answered"
+    job_id: str
+    question: int
+    answer_digest: str
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobForked:
     kind: ClassVar = "job_forked"
     job_id: str
@@ -283,6 +292,7 @@ JobEvent = (
     | JobUnparked
     | JobResumed
     | JobSteered
+    | JobAnswered
     | JobForked
     | JobImported
     | JobFinished

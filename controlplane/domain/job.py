@@ -1,9 +1,11 @@
 """A job: what is wanted of it (desired), what it is (state), who may write for it (fence). Pure; knows no clock and no store."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import assert_never
 
+from controlplane.domain import outside
 from controlplane.domain.commands import (
+    AnswerJob,
     ClaimJob,
     ForkJob,
     GiveUpJob,
@@ -25,6 +27,7 @@ from controlplane.domain.commands import (
     VerifyStop,
 )
 from controlplane.domain.events import (
+    JobAnswered,
     JobEvent,
     JobFinished,
     JobForked,
@@ -86,10 +89,8 @@ def decide(state: JobState, command: JobCommand) -> list[JobEvent]:  # noqa: C90
             return _resume(state, command)
         case SteerJob():
             return _steer(state, command)
-        case ForkJob():
-            return [JobForked(job_id=state.job_id, **asdict(command))]
-        case ImportJob():
-            return _import(state, command)
+        case ForkJob() | ImportJob() | AnswerJob():
+            return outside.decide(state, command)
         case SettleJob():
             return _settle(state, command)
         case RejectLateWrite():
@@ -284,17 +285,6 @@ def _settle(state: JobState, command: SettleJob) -> list[JobEvent]:
     ]
 
 
-def _import(state: JobState, command: ImportJob) -> list[JobEvent]:
-    finished = JobFinished(
-        job_id=state.job_id,
-        fence=0,
-        status=command.status,
-        failure_class=command.failure_class,
-        result_digest=command.result_digest,
-    )
-    return [JobImported(job_id=state.job_id, by=command.by), finished]
-
-
 def evolve(state: JobState, event: JobEvent) -> JobState:  # noqa: C901, PLR0911, PLR0912 - one line per event
     """Fold one event. Never fails, never decides."""
     match event:
@@ -338,7 +328,7 @@ def evolve(state: JobState, event: JobEvent) -> JobState:  # noqa: C901, PLR0911
                 settled_fence=event.fence,
                 result_digest=event.result_digest,
             )
-        case JobSteered() | JobForked() | JobImported() | LateWriteRejected():
+        case JobSteered() | JobAnswered() | JobForked() | JobImported() | LateWriteRejected():
             return state
         case _:
             assert_never(event)

@@ -25,6 +25,7 @@ RECEIPTED = frozenset(
         "job_parked",
         "job_unparked",
         "job_steered",
+        "job_answered",
         "job_forked",
         "job_imported",
         "late_write_rejected",

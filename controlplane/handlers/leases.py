@@ -156,6 +156,7 @@ def _grant(tx: Transaction, desk: Desk, *, row: JobRow, request: ClaimRequest) -
         trace_events=row.trace_events,
         trace_head=row.trace_head,
         spent_wall_time_ms=spent_ms,
+        answers=tx.answers.of(row.state.job_id),
     )
 
 

@@ -10,6 +10,7 @@ from controlplane.domain.ids import Fence
 from controlplane.domain.lease import guard
 from controlplane.errors import FenceStale, InvalidRequest
 from controlplane.handlers.apply import apply_job, load, settle_tenant
+from controlplane.handlers.asking import wake_if_answered
 from controlplane.handlers.recording import reject_late_write
 from controlplane.ports import Desk, JobRow, Transaction
 from rlm_worker.contracts.gateway import ParkAnswer, ParkRequest
@@ -43,7 +44,9 @@ def _park(tx: Transaction, desk: Desk, request: ParkRequest) -> ParkAnswer:
     if not events:
         return ParkAnswer(parked=row.state.state == "parked")
     lease = guard(tx.leases.get(request.job_id), fence=request.fence, now_ms=tx.now_ms)
-    apply_job(tx, desk, rows=(_let_go(tx, row), task_row), events=events, actor=lease.worker_id)
+    rows = apply_job(tx, desk, rows=(_let_go(tx, row), task_row), events=events, actor=lease.worker_id)
+    # An answer may have come while the worker was letting go.
+    wake_if_answered(tx, desk, rows, by=lease.worker_id)
     return ParkAnswer(parked=True)
 
 

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 
 from controlplane.domain.job_state import Parked, Stop
 from controlplane.errors import InvalidRequest, NotFound
+from controlplane.handlers import asking
 from controlplane.handlers.apply import spec_of, usage_of
 from controlplane.ports import Desk, JobRow, ReceiptRow, Transaction
-from controlplane.views import JobView, LeaseView, ReceiptView, StopView, TaskView
+from controlplane.views import JobView, LeaseView, QuestionView, ReceiptView, StopView, TaskView
 from rlm_worker.contracts import JobResult, TraceRecord
 from rlm_worker.contracts.limits import ParkReason
 
@@ -38,6 +39,22 @@ def _forks(tx: Transaction, row: JobRow) -> tuple[str, ...]:
     events = tx.history.events(row.state.task_id)
     told = (event.body for event in events if event.kind == "job_forked")
     return tuple(str(body["fork_job_id"]) for body in told if body["job_id"] == row.state.job_id)
+
+
+def questions(desk: Desk, job_id: str) -> list[QuestionView]:
+    """What a job wants to know of a person, oldest first."""
+    return [
+        QuestionView(
+            job_id=job_id,
+            question=asked.question,
+            text=asked.text,
+            schema=asked.schema,
+            asked_at=_at(asked.asked_ms),
+            until=None if asked.until_ms is None else _at(asked.until_ms),
+            is_answered=asked.is_answered,
+        )
+        for asked in asking.questions(desk, job_id)
+    ]
 
 
 def jobs(desk: Desk, *, limit: int, state: str | None = None, before: str | None = None) -> list[JobView]:
@@ -118,6 +135,7 @@ def _job_view(tx: Transaction, row: JobRow) -> JobView:
         receipt_id=row.receipt_id,
         waiting_for=_waiting_for(row),
         not_before=_not_before(row.state.parked),
+        parked_for=None if row.state.parked is None else row.state.parked.reason,
     )
 
 

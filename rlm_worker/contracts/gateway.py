@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Protocol, Self
 
-from pydantic import AwareDatetime, Field, model_validator
+from pydantic import AwareDatetime, Field, JsonValue, model_validator
 
 from rlm_worker.contracts.base import PROTOCOL_VERSION, Contract, Count, Name, Positive, Sha256
 from rlm_worker.contracts.job import JobSpec
@@ -40,6 +40,16 @@ class Steer(Contract):
     text: str
 
 
+class PersonAnswer(Contract):
+    """What a person answered to a question of the job, checked against its schema."""
+
+    #: The ordinal of the question.
+    question: Count
+    value: JsonValue
+    by: str
+    answered_ms: Count
+
+
 class ClaimRequest(Contract):
     protocol: int = PROTOCOL_VERSION
     worker_id: Name
@@ -56,6 +66,8 @@ class Claimed(Contract):
     trace_head: Sha256 = GENESIS
     #: Wall time already used by earlier attempts.
     spent_wall_time_ms: Count = 0
+    #: Answers of people to questions that the job has asked.
+    answers: tuple[PersonAnswer, ...] = ()
 
 
 class NotClaimed(Contract):

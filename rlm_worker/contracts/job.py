@@ -109,10 +109,11 @@ class PlaybookDriver(Contract):
 
 
 class RecordingDriver(Contract):
-    """A trace gives the cells."""
+    """The cells of another job's trace, taken from it when this one was made; what they ask is asked anew."""
 
     kind: Literal["recording"] = "recording"
     job_id: Name
+    cells: tuple[str, ...] = ()
 
 
 Driver = Annotated[ModelDriver | PlaybookDriver | RecordingDriver, Field(discriminator="kind")]

@@ -22,6 +22,19 @@ class RecordingDriver:
         return Finished()
 
 
+class CellsDriver:
+    """Serves the cells of another job, in order: they run live, whatever they were answered then."""
+
+    kind: DriverKind = "recording"
+
+    def __init__(self, cells: tuple[str, ...]) -> None:
+        self._cells = cells
+
+    async def next(self, view: View) -> Turn:
+        index = view.iteration - 1
+        return Cell(code=self._cells[index]) if index < len(self._cells) else Finished()
+
+
 def notices_at(journal: NodeJournal, iteration: int) -> tuple[str, ...]:
     """What this iteration is told beside the history: that it turns in a circle, and what the operator asks."""
     found = journal.findings.get(iteration - 1)

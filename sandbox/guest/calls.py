@@ -43,9 +43,13 @@ class NetworkRefused(HostCallError, OSError):
     """The host did not make a request, or did not take its answer."""
 
 
+class NobodyAnswered(HostCallError, TimeoutError):
+    """No person answered in the time that was given."""
+
+
 REFUSALS: dict[str, type[HostCallError]] = {
     kind.__name__: kind
-    for kind in (HostCallError, SubcallError, BudgetExceeded, SubmitRejected, NetworkRefused)
+    for kind in (HostCallError, SubcallError, BudgetExceeded, SubmitRejected, NetworkRefused, NobodyAnswered)
 }
 
 current_cell: ContextVar[int | None] = ContextVar("current_cell", default=None)

@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from sandbox.guest.asking import Person
 from sandbox.guest.calls import (
     BudgetExceeded,
     HostCallError,
     NetworkRefused,
+    NobodyAnswered,
     SubcallError,
     SubmitRejected,
     host_call,
@@ -39,6 +41,7 @@ BUILT_IN_CALLS = frozenset(
         "question",
         "progress",
         "network",
+        "ask",
     }
 )
 
@@ -61,6 +64,7 @@ def install(
         **_subcall_names(Subcalls(call, call_async, namespace)),
         **_job_names(job),
         "fetch": Web(call).fetch,
+        "ask": Person(call, call_async, namespace).ask,
         **{kind.__name__: kind for kind in _TYPES},
     }
     job.own(frozenset(names))
@@ -76,7 +80,7 @@ def install_tools(namespace: dict[str, Any], declared: list[str], *, call: Call 
 
 _TYPES: tuple[type, ...] = (
     *(Document, Line, Chunk, Page, Passage, Row, Hit, Result),
-    *(HostCallError, SubcallError, BudgetExceeded, SubmitRejected, NetworkRefused),
+    *(HostCallError, SubcallError, BudgetExceeded, SubmitRejected, NetworkRefused, NobodyAnswered),
 )
 
 

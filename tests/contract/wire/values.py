@@ -19,6 +19,7 @@ from rlm_worker.contracts.gateway import (
     NotClaimed,
     ParkAnswer,
     ParkRequest,
+    PersonAnswer,
     ReadTraceAnswer,
     ReadTraceRequest,
     RecordAnswer,
@@ -321,13 +322,18 @@ LEASE = Lease(job_id="job-1", attempt=2, fence=3, ttl_ms=15_000)
 OTHERS: dict[str, Contract] = {
     "job_spec": SPEC,
     "driver.playbook": PlaybookDriver(name="audit", source="# %%\nx = 1\n"),
-    "driver.recording": RecordingDriver(job_id="job-0"),
+    "driver.recording": RecordingDriver(job_id="job-0", cells=("x = 1\n",)),
     "job_result": RESULT,
     "trace_record": RECORDS[0],
     "gateway.wake_up": WakeUp(job_id="job-1", generation=4),
     "gateway.claim_request": ClaimRequest(worker_id="w1", job_id="job-1", generation=4),
     "gateway.claimed": Claimed(
-        spec=SPEC, lease=LEASE, trace_events=2, trace_head=RECORDS[1].hash, spent_wall_time_ms=900
+        spec=SPEC,
+        lease=LEASE,
+        trace_events=2,
+        trace_head=RECORDS[1].hash,
+        spent_wall_time_ms=900,
+        answers=(PersonAnswer(question=7, value={"year": 2024}, by="ada", answered_ms=1_700_000_000_000),),
     ),
     "gateway.not_claimed": NotClaimed(reason="leased", detail="fence 2"),
     "gateway.renew_request": RenewRequest(job_id="job-1", fence=3, steer_seen=1),

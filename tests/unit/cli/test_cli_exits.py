@@ -15,6 +15,7 @@ def test_the_codes_are_the_documented_ones():
         "PARTIAL": 3,
         "FAILED": 4,
         "STOPPED": 5,
+        "ASKS": 6,
         "INTERRUPTED": 130,
         "PIPE_CLOSED": 141,
     }
