@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from controlplane.adapters.content_store import Blob, ContentStore, blocks_of
-from controlplane.adapters.private_files import make_folder, write_file
+from controlplane.adapters.private_files import replace_file
 from controlplane.adapters.sources import remote
 from controlplane.adapters.sources.archives import Unpacker, is_archive
 from controlplane.adapters.sources.bounds import Bounds, Tally
@@ -189,8 +189,7 @@ class Intake:
             if Path(said["place"]).exists():
                 return Path(said["place"]), tuple(said["notes"])
         place, notes = make()
-        make_folder(known.parent)
-        write_file(known, json.dumps({"place": str(place), "notes": notes}).encode())
+        replace_file(known, json.dumps({"place": str(place), "notes": notes}).encode())
         return place, notes
 
 

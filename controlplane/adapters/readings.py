@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.adapters.content_store import ContentStore, link
-from controlplane.adapters.private_files import make_folder, write_file
+from controlplane.adapters.private_files import make_folder, replace_file
 from controlplane.adapters.sniffing import look_at, sniff
 from rlm_worker.contracts import digest
 from rlm_worker.contracts.job import Reading
 from rlm_worker.contracts.reading import INDEX, KINDS, FileFacts, ReadingIndex, suffix_of
 
-_SNIFFED = 5_000
+_SNIFFED = 2_000
 _CONVERTED = 2_000
 _CONVERTED_BYTES = 512 << 20
 _LARGEST = 64 << 20
@@ -92,8 +92,7 @@ class ReadingRoom:
         reading = self._write(found, facts, forms)
         if not any(fact.note.startswith(_FAILED) for fact in facts.values()):
             # What failed for want of a library or a sandbox may go well the next time.
-            make_folder(known.parent)
-            write_file(known, reading.model_dump_json().encode())
+            replace_file(known, reading.model_dump_json().encode())
         return reading
 
     def _look(self, found: Found) -> dict[str, FileFacts]:
@@ -154,10 +153,8 @@ class ReadingRoom:
         return self._folder / "conversions" / f"{content}.{document.how}.{_VERSION}.json"
 
     def _remember(self, document: Document, content: str, told: tuple[str, FileFacts]) -> None:
-        record = self._record(document, content)
-        make_folder(record.parent)
         body = {"text": told[0], "facts": told[1].model_dump(mode="json")}
-        write_file(record, json.dumps(body).encode())
+        replace_file(self._record(document, content), json.dumps(body).encode())
 
     def _make(self, documents: list[Document]) -> list[tuple[str, FileFacts]]:
         assert self._convert is not None
