@@ -32,6 +32,7 @@ _HOW = {
     "application/x-xz": "xz",
 }
 _ROWED = ("xlsx", "parquet")
+_PACKED = ("gzip", "bzip2", "xz")
 _FAILED = "not converted"
 
 
@@ -135,6 +136,8 @@ class ReadingRoom:
                 self._remember(wanted[below], content, told)
             text, form = told
             facts[below] = _merged(facts.get(below, FileFacts()), form)
+            if text and wanted[below].how in _PACKED:
+                facts[below] = facts[below].model_copy(update={"kind": _packed_kind(wanted[below].path.name)})
             if text:
                 forms[below] = text
         return forms
@@ -223,6 +226,11 @@ def _how(facts: FileFacts | None, name: str) -> str | None:
         return facts.encoding
     kind = (facts.kind if facts is not None else "") or KINDS.get(suffix_of(name), "")
     return _HOW.get(kind)
+
+
+def _packed_kind(name: str) -> str:
+    """The kind of what is packed, by the name before the packing's own suffix."""
+    return KINDS.get(suffix_of(name.rpartition(".")[0]), "text/plain")
 
 
 def _note(facts: dict[str, FileFacts], below: str, text: str) -> None:
