@@ -13,7 +13,7 @@ from rlm_worker.contracts import digest
 from rlm_worker.contracts.job import Reading
 from rlm_worker.contracts.reading import INDEX, KINDS, FileFacts, ReadingIndex, suffix_of
 
-_SNIFFED = 2_000
+_SNIFFED = 1_000
 _CONVERTED = 2_000
 _CONVERTED_BYTES = 512 << 20
 _LARGEST = 64 << 20
@@ -99,9 +99,10 @@ class ReadingRoom:
     def _look(self, found: Found) -> dict[str, FileFacts]:
         """What the first bytes say, of as many files as can be looked at without anybody noticing the time."""
         facts: dict[str, FileFacts] = {}
+        top, is_alone = str(found.place), len(found.files) == 1
         for below, _ in found.files[:_SNIFFED]:
             try:
-                look = look_at(found.path_of(below), spots=len(found.files) == 1)
+                look = look_at(f"{top}/{below}" if below else top, spots=is_alone)
             except OSError:
                 continue
             facts[below] = sniff(look, name=below or found.name)
