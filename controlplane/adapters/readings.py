@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _SNIFFED = 1_000
 _CONVERTED = 2_000
 _CONVERTED_BYTES = 512 << 20
 _LARGEST = 64 << 20
-#: Changes when the same evidence gives another index.
+#: Changes when the same evidence gives another index or another text form.
 _VERSION = 1
 
 #: Kinds that have a text form, and how it is made.
@@ -128,7 +128,7 @@ class ReadingRoom:
                 _note(facts, below, "not converted: there is no sandbox here in which it could be")
             return {}
         forms: dict[str, str] = {}
-        kept = {below: self._kept(document) for below, document in wanted.items()}
+        kept = dict(self._all_kept(wanted, facts))
         missing = [below for below, (_, known) in kept.items() if known is None]
         made = self._make([wanted[below] for below in missing])
         for below, (content, known) in kept.items():
@@ -142,6 +142,15 @@ class ReadingRoom:
             if text:
                 forms[below] = text
         return forms
+
+    def _all_kept(
+        self, wanted: dict[str, Document], facts: dict[str, FileFacts]
+    ) -> Iterator[tuple[str, tuple[str, tuple[str, FileFacts] | None]]]:
+        for below, document in wanted.items():
+            try:
+                yield below, self._kept(document)
+            except OSError as error:
+                _note(facts, below, f"not converted: it cannot be read, {error.strerror}")
 
     def _kept(self, document: Document) -> tuple[str, tuple[str, FileFacts] | None]:
         """The digest of a document, and the text form that an earlier evidence had it converted to."""
@@ -157,6 +166,9 @@ class ReadingRoom:
         return self._folder / "conversions" / f"{content}.{document.how}.{_VERSION}.json"
 
     def _remember(self, document: Document, content: str, told: tuple[str, FileFacts]) -> None:
+        """Keep what a document became, unless it was changed on the way: then nobody knows what was converted."""
+        if self._store.digest_of(document.path) != content:
+            return
         body = {"text": told[0], "facts": told[1].model_dump(mode="json")}
         replace_file(self._record(document, content), json.dumps(body).encode())
 

@@ -68,6 +68,8 @@ def sniff(look: Look, *, name: str) -> FileFacts:
     named = KINDS.get(suffix_of(name), UNKNOWN)
     encoding = encoding_of(look)
     kind = _kind(look.head, named=named, is_text=encoding is not None)
+    if kind == "text/plain" and not suffix_of(name) and _begins_as_page(look.head):
+        kind = "text/html"
     delimiter, rows = "", None
     if kind in _TABLES and encoding is not None:
         text = look.head.decode(encoding, "replace")
@@ -121,10 +123,12 @@ def _kind(head: bytes, *, named: str, is_text: bool) -> str:
         return named
     if not is_text:
         return UNKNOWN if head else named
-    if head.lstrip()[:64].lower().startswith((b"<!doctype html", b"<html")):
-        return "text/html"
     is_named_text = named.startswith("text/") or named.endswith(("json", "jsonl", "xml", "yaml", "toml"))
     return named if is_named_text or not head else "text/plain"
+
+
+def _begins_as_page(head: bytes) -> bool:
+    return head.lstrip()[:64].lower().startswith((b"<!doctype html", b"<html"))
 
 
 def _separator(text: str, *, default: str) -> str:
