@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -112,13 +114,19 @@ class CitedDocument:
                 return self._bytes_text(0, self._path.stat().st_size)
 
     @cached_property
-    def _lines(self) -> int:
-        count, last = 0, b"\n"
+    def _newlines(self) -> "tuple[array[int], bool]":
+        """How many newlines stand before each block, and whether the last line has none of its own. Counted once."""
+        before, last = array("Q", [0]), b"\n"
         with self._path.open("rb") as file:
             while block := file.read(_BLOCK):
-                count += block.count(b"\n")
+                before.append(before[-1] + block.count(b"\n"))
                 last = block[-1:]
-        return count + (last != b"\n")
+        return before, last != b"\n"
+
+    @property
+    def _lines(self) -> int:
+        before, has_open_end = self._newlines
+        return before[-1] + has_open_end
 
     @cached_property
     def _row_count(self) -> int:
@@ -142,28 +150,25 @@ class CitedDocument:
         return ["\n".join(mark.join(row) for row in chosen) for mark in (delimiter, " ")]
 
     def _lines_text(self, first: int, last: int) -> list[str]:
-        start = self._start_of(first)
-        texts = self._bytes_text(start, self._start_of(last + 1, from_line=first, at=start))
+        texts = self._bytes_text(self._start_of(first), self._start_of(last + 1))
         if texts and self._kind.endswith(("jsonl", "parquet", "spreadsheetml.sheet")):
             texts.append(" ".join(_strings(texts[0])))
         return texts
 
-    def _start_of(self, line: int, *, from_line: int = 1, at: int = 0) -> int:
+    def _start_of(self, line: int) -> int:
         """Byte offset where a line begins, or where the document ends."""
-        missing = line - from_line
+        before, _ = self._newlines
+        missing = line - 1
+        if missing > before[-1]:
+            return self._path.stat().st_size
+        block = max(0, bisect_left(before, missing) - 1)
         with self._path.open("rb") as file:
-            file.seek(at)
-            while missing > 0 and (block := file.read(_BLOCK)):
-                count = block.count(b"\n")
-                if count < missing:
-                    missing -= count
-                    at += len(block)
-                    continue
-                place = 0
-                for _ in range(missing):
-                    place = block.index(b"\n", place) + 1
-                return at + place
-        return at
+            file.seek(block * _BLOCK)
+            content = file.read(_BLOCK)
+        place = 0
+        for _ in range(missing - before[block]):
+            place = content.index(b"\n", place) + 1
+        return block * _BLOCK + place
 
     def _bytes_text(self, start: int, end: int) -> list[str]:
         if end - start > _MOST_TEXT:

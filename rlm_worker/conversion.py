@@ -15,9 +15,6 @@ import sandbox
 from rlm_worker.contracts.base import Contract, Count, Positive
 
 How = Literal["html", "docx", "xlsx", "pdf", "parquet", "gzip", "bzip2", "xz", "utf-16", "utf-32"]
-#: Raised when a conversion gives something else than before: text forms of older ones are made anew.
-VERSION = 1
-
 MAX_TEXT_BYTES = 64 << 20
 _SECONDS = 120.0
 _MEMORY = 768 << 20

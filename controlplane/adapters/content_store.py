@@ -103,7 +103,8 @@ class ContentStore:
 
     def _enter(self, fresh: Path, content: str, size: int) -> Blob:
         place = self._blob(content)
-        if not place.is_file():
+        # A file that lost its bytes to a power cut has its name and not its size.
+        if not place.is_file() or place.stat().st_size != size:
             fresh.chmod(_FILE)
             os.utime(fresh, _TIME)
             make_folder(place.parent)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import re
 import threading
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from controlplane.adapters.content_store import ContentStore
 from controlplane.adapters.intake import ArtifactsOf, Intake, Placed
-from controlplane.adapters.private_files import make_folder, write_file
+from controlplane.adapters.private_files import replace_file
 from controlplane.adapters.readings import Convert, Found, ReadingRoom, digest_of_reading
 from controlplane.adapters.sources.typed import Source
 from controlplane.adapters.survey import survey
@@ -54,7 +53,7 @@ class EvidenceRoom:
         )
 
     def _stage(self, placed: Placed, taken: set[str]) -> StagedEvidence:
-        place, kind, entries = survey(placed.place)
+        place, kind, entries = placed.surveyed or survey(placed.place)
         body = {"kind": kind, "entries": entries}
         mark = digest(body)
         name = _name_for(placed.name, taken)
@@ -205,10 +204,6 @@ def _name_for(wanted: str, taken: set[str]) -> str:
 
 def _write_once(path: Path, content: bytes) -> Path:
     """Write a file that is named by its content: whole or not at all, and not twice."""
-    if path.is_file():
-        return path
-    make_folder(path.parent)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    write_file(fresh, content)
-    fresh.replace(path)
+    if not path.is_file():
+        replace_file(path, content)
     return path

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from controlplane.adapters.content_store import Blob, ContentStore, blocks_of
-from controlplane.adapters.private_files import make_folder, write_file
+from controlplane.adapters.private_files import replace_file
 from controlplane.adapters.sources import remote
 from controlplane.adapters.sources.archives import Unpacker, is_archive
 from controlplane.adapters.sources.bounds import Bounds, Tally
@@ -17,7 +17,7 @@ from controlplane.adapters.sources.git import Repository
 from controlplane.adapters.sources.packed import packing_of, unpacked_blocks, unpacked_name
 from controlplane.adapters.sources.paths import safe_path
 from controlplane.adapters.sources.typed import Source
-from controlplane.adapters.survey import survey
+from controlplane.adapters.survey import Survey, survey
 from controlplane.errors import InvalidRequest
 from rlm_worker.contracts import digest
 
@@ -34,6 +34,8 @@ class Placed:
     origin: str = ""
     notes: tuple[str, ...] = ()
     is_plain: bool = False
+    #: What was found there, if somebody has walked it already.
+    surveyed: Survey | None = None
 
 
 class Intake:
@@ -132,12 +134,13 @@ class Intake:
         return blob
 
     def _local(self, source: Source, *, snapshot: bool) -> Placed:
-        place, kind, entries = survey(source.path)
+        found = survey(source.path)
+        place, kind, entries = found
         name = source.name or place.name
         if kind == "file" and not source.is_plain and _is_packed(place):
             return self._opened(place, name, origin=f"unpacked from {place}")
         if not snapshot:
-            return Placed(place=place, name=name, is_plain=source.is_plain)
+            return Placed(place=place, name=name, is_plain=source.is_plain, surveyed=found)
         tally = self._tally(f"evidence {str(place)!r}")
         kept = dict(self._copies(place, [entry[0] for entry in entries], tally))
         copy = kept[""].path if kind == "file" else self._tree(kept, str(place))
@@ -189,8 +192,7 @@ class Intake:
             if Path(said["place"]).exists():
                 return Path(said["place"]), tuple(said["notes"])
         place, notes = make()
-        make_folder(known.parent)
-        write_file(known, json.dumps({"place": str(place), "notes": notes}).encode())
+        replace_file(known, json.dumps({"place": str(place), "notes": notes}).encode())
         return place, notes
 
 

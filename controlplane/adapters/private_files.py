@@ -25,6 +25,14 @@ def write_file(path: Path, content: bytes) -> None:
         opened.write(content)
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, also beside others who do the same."""
+    make_folder(path.parent)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    write_file(fresh, content)
+    fresh.replace(path)
+
+
 def private_opener(path: str, flags: int) -> int:
     """An opener for `open`: a file that it makes is private."""
     return os.open(path, flags | os.O_CLOEXEC, _FILE)

@@ -2,22 +2,22 @@
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.adapters.content_store import ContentStore, link
-from controlplane.adapters.private_files import make_folder, write_file
+from controlplane.adapters.private_files import make_folder, replace_file
 from controlplane.adapters.sniffing import look_at, sniff
 from rlm_worker.contracts import digest
 from rlm_worker.contracts.job import Reading
 from rlm_worker.contracts.reading import INDEX, KINDS, FileFacts, ReadingIndex, suffix_of
 
-_SNIFFED = 5_000
+_SNIFFED = 1_000
 _CONVERTED = 2_000
 _CONVERTED_BYTES = 512 << 20
 _LARGEST = 64 << 20
-#: Changes when the same evidence gives another index.
+#: Changes when the same evidence gives another index or another text form.
 _VERSION = 1
 
 #: Kinds that have a text form, and how it is made.
@@ -32,6 +32,7 @@ _HOW = {
     "application/x-xz": "xz",
 }
 _ROWED = ("xlsx", "parquet")
+_PACKED = ("gzip", "bzip2", "xz")
 _FAILED = "not converted"
 
 
@@ -92,16 +93,16 @@ class ReadingRoom:
         reading = self._write(found, facts, forms)
         if not any(fact.note.startswith(_FAILED) for fact in facts.values()):
             # What failed for want of a library or a sandbox may go well the next time.
-            make_folder(known.parent)
-            write_file(known, reading.model_dump_json().encode())
+            replace_file(known, reading.model_dump_json().encode())
         return reading
 
     def _look(self, found: Found) -> dict[str, FileFacts]:
         """What the first bytes say, of as many files as can be looked at without anybody noticing the time."""
         facts: dict[str, FileFacts] = {}
+        top, is_alone = str(found.place), len(found.files) == 1
         for below, _ in found.files[:_SNIFFED]:
             try:
-                look = look_at(found.path_of(below), spots=len(found.files) == 1)
+                look = look_at(f"{top}/{below}" if below else top, spots=is_alone)
             except OSError:
                 continue
             facts[below] = sniff(look, name=below or found.name)
@@ -127,7 +128,7 @@ class ReadingRoom:
                 _note(facts, below, "not converted: there is no sandbox here in which it could be")
             return {}
         forms: dict[str, str] = {}
-        kept = {below: self._kept(document) for below, document in wanted.items()}
+        kept = dict(self._all_kept(wanted, facts))
         missing = [below for below, (_, known) in kept.items() if known is None]
         made = self._make([wanted[below] for below in missing])
         for below, (content, known) in kept.items():
@@ -136,9 +137,20 @@ class ReadingRoom:
                 self._remember(wanted[below], content, told)
             text, form = told
             facts[below] = _merged(facts.get(below, FileFacts()), form)
+            if text and wanted[below].how in _PACKED:
+                facts[below] = facts[below].model_copy(update={"kind": _packed_kind(wanted[below].path.name)})
             if text:
                 forms[below] = text
         return forms
+
+    def _all_kept(
+        self, wanted: dict[str, Document], facts: dict[str, FileFacts]
+    ) -> Iterator[tuple[str, tuple[str, tuple[str, FileFacts] | None]]]:
+        for below, document in wanted.items():
+            try:
+                yield below, self._kept(document)
+            except OSError as error:
+                _note(facts, below, f"not converted: it cannot be read, {error.strerror}")
 
     def _kept(self, document: Document) -> tuple[str, tuple[str, FileFacts] | None]:
         """The digest of a document, and the text form that an earlier evidence had it converted to."""
@@ -154,10 +166,11 @@ class ReadingRoom:
         return self._folder / "conversions" / f"{content}.{document.how}.{_VERSION}.json"
 
     def _remember(self, document: Document, content: str, told: tuple[str, FileFacts]) -> None:
-        record = self._record(document, content)
-        make_folder(record.parent)
+        """Keep what a document became, unless it was changed on the way: then nobody knows what was converted."""
+        if self._store.digest_of(document.path) != content:
+            return
         body = {"text": told[0], "facts": told[1].model_dump(mode="json")}
-        write_file(record, json.dumps(body).encode())
+        replace_file(self._record(document, content), json.dumps(body).encode())
 
     def _make(self, documents: list[Document]) -> list[tuple[str, FileFacts]]:
         assert self._convert is not None
@@ -226,6 +239,11 @@ def _how(facts: FileFacts | None, name: str) -> str | None:
         return facts.encoding
     kind = (facts.kind if facts is not None else "") or KINDS.get(suffix_of(name), "")
     return _HOW.get(kind)
+
+
+def _packed_kind(name: str) -> str:
+    """The kind of what is packed, by the name before the packing's own suffix."""
+    return KINDS.get(suffix_of(name.rpartition(".")[0]), "text/plain")
 
 
 def _note(facts: dict[str, FileFacts], below: str, text: str) -> None:

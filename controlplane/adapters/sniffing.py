@@ -4,7 +4,6 @@ import codecs
 import csv
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from rlm_worker.contracts.reading import KINDS, UNKNOWN, FileFacts, suffix_of
 
@@ -49,7 +48,7 @@ class Look:
     is_whole: bool
 
 
-def look_at(path: Path, *, spots: bool) -> Look:
+def look_at(path: str, *, spots: bool) -> Look:
     """The first bytes of a file; of a large one a few more, spread over it."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
@@ -69,6 +68,8 @@ def sniff(look: Look, *, name: str) -> FileFacts:
     named = KINDS.get(suffix_of(name), UNKNOWN)
     encoding = encoding_of(look)
     kind = _kind(look.head, named=named, is_text=encoding is not None)
+    if kind == "text/plain" and not suffix_of(name) and _begins_as_page(look.head):
+        kind = "text/html"
     delimiter, rows = "", None
     if kind in _TABLES and encoding is not None:
         text = look.head.decode(encoding, "replace")
@@ -92,6 +93,8 @@ def encoding_of(look: Look) -> str | None:
     pieces = (look.head, *look.spots)
     if any(b"\0" in piece for piece in pieces) or any(look.head.startswith(magic) for magic, _ in _MAGIC):
         return None
+    if all(piece.isascii() for piece in pieces):
+        return "utf-8"
     if _is_utf8(look.head, is_first=True) and all(_is_utf8(spot, is_first=False) for spot in look.spots):
         return "utf-8"
     return "latin-1" if any(_NOT_1252.intersection(piece) for piece in pieces) else "cp1252"
@@ -120,10 +123,12 @@ def _kind(head: bytes, *, named: str, is_text: bool) -> str:
         return named
     if not is_text:
         return UNKNOWN if head else named
-    if head.lstrip()[:64].lower().startswith((b"<!doctype html", b"<html")):
-        return "text/html"
     is_named_text = named.startswith("text/") or named.endswith(("json", "jsonl", "xml", "yaml", "toml"))
     return named if is_named_text or not head else "text/plain"
+
+
+def _begins_as_page(head: bytes) -> bool:
+    return head.lstrip()[:64].lower().startswith((b"<!doctype html", b"<html"))
 
 
 def _separator(text: str, *, default: str) -> str:

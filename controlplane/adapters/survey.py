@@ -11,9 +11,11 @@ MAX_FILES = 200_000
 
 #: Relative path, size, time of change, mode.
 Entry = tuple[str, int, int, int]
+#: Where it really lies, `file` or `tree`, and what is in it.
+Survey = tuple[Path, str, list[Entry]]
 
 
-def survey(path: Path) -> tuple[Path, str, list[Entry]]:
+def survey(path: Path) -> Survey:
     """Where evidence really lies, whether it is a file or a tree, and what is in it, as `stat` tells."""
     try:
         place = path.resolve(strict=True)

@@ -17,6 +17,11 @@ from controlplane.errors import InvalidRequest
 _DIRECTORY_BYTES = 64 << 20
 _HEADER_BYTES = 1 << 20
 _ENCRYPTED = 0x1
+#: What the libraries raise for archives that are not what they say.
+_BROKEN = (
+    *(zipfile.BadZipFile, tarfile.TarError, zlib.error, struct.error),
+    *(EOFError, OSError, ValueError, LookupError),
+)
 
 
 def is_archive(path: Path, name: str) -> bool:
@@ -49,7 +54,7 @@ class Unpacker:
             for member, blocks in members(path, name, self._tally):
                 self._tally.entry()
                 self._member(member, blocks, below=below, depth=depth)
-        except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, ValueError) as error:
+        except _BROKEN as error:
             raise InvalidRequest(f"the archive {name!r} cannot be read: {error}") from error
         except (
             NotImplementedError,
@@ -101,6 +106,9 @@ def _zip_members(path: Path, name: str, tally: Tally) -> Iterator[tuple[str, Ite
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             kind = (info.external_attr >> 28) & 0xF
+            if not info.filename:
+                tally.leave_out("a member without a name", "it has no path")
+                continue
             if info.is_dir():
                 continue
             if kind not in (0, 8):

@@ -1,5 +1,6 @@
 """A git repository at a commit: its tree read with plumbing alone, so that no hook, filter or setting of it takes effect."""
 
+import os
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ _SECONDS = 60
 _REGULAR = ("100644", "100755", "100664")
 #: Settings of the machine and the user are off, no helper can be asked, nothing is fetched that is not here.
 _ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "PATH": os.environ.get("PATH", os.defpath),
     "HOME": "/nonexistent",
     "LANG": "C.UTF-8",
     "GIT_CONFIG_NOSYSTEM": "1",

@@ -30,7 +30,7 @@ _INSTEAD = {
     **dict.fromkeys(("sklearn", "torch", "tensorflow", "xgboost", "statsmodels", "networkx"), "write the few lines of it in plain Python, with statistics and heapq"),
     **dict.fromkeys(("dateutil", "pytz", "arrow", "pendulum"), "use datetime and zoneinfo"),
     **dict.fromkeys(("tqdm", "rich", "tabulate", "colorama"), "print plain lines; progress(done, total) tells whoever watches"),
-    **dict.fromkeys(("PyPDF2", "pypdf", "fitz", "pdfplumber", "docx", "openpyxl"), "only text can be read here: see whether `evidence` holds it as text"),
+    **dict.fromkeys(("PyPDF2", "pypdf", "fitz", "pdfplumber", "docx", "openpyxl"), "documents are text already here: read evidence[name].text, .pages() or .rows(); .note says what is missing"),
     **dict.fromkeys(("IPython", "google", "ipywidgets"), "this is no notebook server: print what you want to see"),
     **dict.fromkeys(("regex",), "use re"),
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """A corpus of hostile archives: each is refused or loses exactly what is hostile, and nothing leaves its folder."""
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
@@ -10,6 +11,8 @@ import zipfile
 
 import pytest
 import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from controlplane.adapters.content_store import ContentStore
 from controlplane.adapters.intake import Intake
@@ -322,3 +325,39 @@ def test_a_broken_archive_within_an_archive_is_kept_as_it_is(intake, tmp_path):
 
     assert files_of(placed) == {"inner.zip": b"PK broken", "bad.gz": b"\x1f\x8bbroken"}
     assert len(placed.notes) == 2
+
+
+def test_a_member_of_a_zip_without_a_name_is_left_out(intake, tmp_path):
+    body = zip_of([("a", b"x"), ("b", b"y")])
+    at = body.index(b"PK\x01\x02")
+    nameless = body[: at + 28] + b"\0\0" + body[at + 30 : at + 46] + body[at + 47 :]
+    end = nameless.index(b"PK\x05\x06")
+    size = struct.unpack_from("<I", nameless, end + 12)[0] - 1
+    (tmp_path / "x.zip").write_bytes(nameless[: end + 12] + struct.pack("<I", size) + nameless[end + 16 :])
+
+    placed = bring(intake, tmp_path / "x.zip")
+
+    assert files_of(placed) == {"b": b"y"}
+    assert "no path" in placed.notes[0]
+
+
+HOSTILE = st.lists(
+    st.sampled_from(["..", ".", "", "a", "b", "/", "\\", "C:", "a.zip", "~", "-x"]), min_size=1, max_size=5
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(HOSTILE.map("/".join).filter(bool), min_size=1, max_size=6, unique=True), st.booleans())
+def test_whatever_its_members_are_called_an_archive_stays_in_its_folder(tmp_path_factory, names, is_zip):
+    folder = tmp_path_factory.mktemp("archive")
+    intake = Intake(folder / "brought", ContentStore(folder / "store"), bounds=SMALL)
+    members = [(name, str(number).encode()) for number, name in enumerate(names)]
+    path = folder / ("x.zip" if is_zip else "x.tar")
+    path.write_bytes(zip_of(members) if is_zip else tar_of(members))
+
+    kept = {}
+    with contextlib.suppress(InvalidRequest):  # an archive that holds no safe file at all
+        kept = files_of(bring(intake, path))
+
+    assert {item.name for item in folder.iterdir()} <= {"brought", "store", path.name}
+    assert set(kept.values()) <= {content for _, content in members}

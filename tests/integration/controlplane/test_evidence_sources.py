@@ -394,3 +394,28 @@ def test_a_text_form_that_was_changed_breaks_the_seal(tmp_path, papers):
     text.write_text("forged\n")
 
     assert room.seal(ref, threading.Event()) != sealed
+
+
+def test_a_document_that_changes_while_it_is_converted_is_not_remembered(tmp_path, papers):
+    class Late(Converting):
+        def __call__(self, documents, into):
+            (papers / "a.pdf").write_bytes(b"%PDF-1.4 another")
+            return super().__call__(documents, into)
+
+    home = tmp_path / "home"
+    EvidenceRoom(home, convert=Late()).stage([papers])
+
+    records = list((home / "evidence" / "readings" / "conversions").iterdir())
+    assert [record.name[:64] for record in records] == [ContentStore(home).digest_of(papers / "b.pdf")]
+
+
+def test_a_document_that_nobody_may_read_says_so(tmp_path, papers, monkeypatch):
+    def closed(self, path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(ContentStore, "digest_of", closed)
+    room = EvidenceRoom(tmp_path / "home", convert=Converting())
+
+    ref = stage(room, str(papers))
+
+    assert "cannot be read, Permission denied" in manifest_of(room, ref)["papers/a.pdf"].note

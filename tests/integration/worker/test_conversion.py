@@ -122,3 +122,15 @@ def test_what_comes_out_of_the_sandbox_is_believed_only_as_far_as_it_fits(tmp_pa
 
     assert form.file is None
     assert form.error.startswith("not converted")
+
+
+def test_a_parquet_file_is_a_json_line_a_row(convert, tmp_path):
+    arrow = pytest.importorskip("pyarrow", reason="an extra: pip install 'custody[parquet]'")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"who": ["Ann", "Bo"], "n": [1, None]}), tmp_path / "a.parquet")
+
+    (form,) = convert((tmp_path / "a.parquet", "parquet"))
+
+    assert form.error == ""
+    assert form.file.read_text() == '{"who":"Ann","n":1}\n{"who":"Bo","n":null}\n'
+    assert form.facts.rows == 2

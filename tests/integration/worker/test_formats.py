@@ -2,7 +2,9 @@
 
 import asyncio
 import gzip
+import tempfile
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -20,7 +22,7 @@ for entry in evidence.manifest():
 # %% find
 hits = [hit.citation for hit in evidence.search("needle")]
 pages = [page.citation for page in evidence["docs/a.pdf"].pages() if "needle" in page]
-rows = [row.citation for name in ("docs/t.csv", "docs/b.xlsx") for row in evidence[name].rows() if "Ann" in row.values()]
+rows = [row.citation for name in ("docs/t.csv", "docs/b.xlsx", "docs/y.csv.gz") for row in evidence[name].rows() if "Ann" in row.values()]
 records = [row.citation for row in evidence["docs/r.jsonl"].records() if row["word"] == "needle"]
 ranked = [passage.citation for passage in evidence.rank("needle", limit=20)]
 spans = [hit.document.cite_bytes(hit.start, hit.end) for hit in evidence.search("needle")]
@@ -60,6 +62,7 @@ def docs(tmp_path):
     (folder / "w.txt").write_text("wide\nneedle\n", encoding="utf-16")
     (folder / "l.txt").write_bytes(b"caf\xe9\nneedle\n")
     (folder / "z.log.gz").write_bytes(gzip.compress(b"packed\nneedle\n"))
+    (folder / "y.csv.gz").write_bytes(gzip.compress(b"who,n\nAnn,1\n"))
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 and no more")
     return folder
 
@@ -85,7 +88,13 @@ def test_a_citation_of_every_format_is_verified_and_the_replay_agrees(app, docs)
     assert report.verified == report.checked > 30
     assert report.quotes_verified == report.quotes_checked > 20
     cited = set(ran.output["where"])
-    assert {"docs/a.pdf#page=2", "docs/a.docx:2", "docs/b.xlsx#row=2", "docs/p.html:2"} <= cited
+    assert {
+        "docs/y.csv.gz#row=1",
+        "docs/a.pdf#page=2",
+        "docs/a.docx:2",
+        "docs/b.xlsx#row=2",
+        "docs/p.html:2",
+    } <= cited
     assert {
         "docs/t.csv#row=1",
         "docs/r.jsonl#row=2",
@@ -145,3 +154,31 @@ def test_the_same_documents_give_the_same_text_forms_in_every_home(tmp_path, doc
         app.close()
 
     assert readings[0] == readings[1]
+
+
+PLAIN = "# %%\nSUBMIT(where=[hit.citation for hit in evidence.search('needle', glob='*.txt')], findings=[])\n"
+
+
+@pytest.fixture
+def in_the_open():
+    """A folder that everybody may read: the degraded sandbox of root has another uid and maps none."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        old = Path(folder) / "old.txt"
+        old.write_bytes(b"caf\xe9\nneedle\n")
+        old.chmod(0o644)
+        yield old
+
+
+@pytest.mark.parametrize("policy", [{"language": "strict"}, {"backend": "landlock", "language": "strict"}])
+def test_cells_and_host_agree_on_lines_whatever_contains_the_cells(app, in_the_open, policy):
+    """The degraded sandbox of root cannot show what is known of evidence: then the host does not use it either."""
+    spec = a_spec(
+        playbook=PLAIN, output_schema=SCHEMA, input_artifacts=app.stage([in_the_open]), sandbox_policy=policy
+    )
+
+    ran = run_job(spec)
+
+    assert ran.result.status == "succeeded", ran.result.message
+    assert ran.output["where"] == ["old.txt:2"]
+    assert ran.result.citations.verified == 1

@@ -180,3 +180,18 @@ def test_the_report_counts_quotes_and_says_what_is_wrong(book):
         "1 of 3 citations do not exist in the evidence: 'app.log:77'",
         "1 of 2 quotes do not stand where they are cited: 'app.log:2'; quote word for word, from the text at the address",
     )
+
+
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_lines_are_found_across_blocks_of_a_large_document(tmp_path, ending):
+    log = tmp_path / "big.log"
+    lines = [f"line {number} " + "x" * (number % 97) for number in range(1, 40_001)]
+    log.write_text("\n".join(lines) + ending)
+    book = CitationBook((evidence_of(log),))
+
+    for number in (1, 2, 17_000, 17_001, 39_999, 40_000):
+        assert book.says(Quote(f"line {number} ", (f"big.log:{number}",)))
+        assert not book.says(Quote(f"line {number} x", (f"big.log:{number % 40_000 + 1}",)))
+    assert not book.exists("big.log:40001")
+    assert book.says(Quote("line 39999 line 40000", ("big.log",))) is False
+    assert book.says(Quote(" ".join(lines[16_998:17_002]), ("big.log:16999-17002",)))
