@@ -66,7 +66,7 @@ def dspy_with_deno() -> Peer:
 
 def predict_rlm_with_deno() -> Peer:
     """predict-rlm with its default interpreter."""
-    return _with_deno("predict-rlm", runner="predict_rlm/backends/jspi/runner.js")
+    return _with_deno("predict-rlm", runner="predict_rlm/backends/jspi/payload.js")
 
 
 def _with_deno(name: str, *, runner: str) -> Peer:
