@@ -33,7 +33,7 @@ class _Script:
     def __call__(self, request: JsonObject, _number: int) -> str:
         is_last = len(self.arrived) % self._iterations == self._iterations - 1
         self.arrived.append(time.monotonic())
-        if request["model"] == "rlms":
+        if request["model"] in ("rlms", "floor"):
             code = 'answer["content"] = "done"\nanswer["ready"] = True' if is_last else _CODE
             return f"Next.\n```repl\n{code}\n```"
         code = 'SUBMIT(answer="done")' if is_last else _CODE
@@ -79,14 +79,9 @@ def _found(report: Report, names: tuple[str, ...]) -> dict[str, Peer]:
 def _measure(name: str, found: Peer, *, iterations: int) -> _Measured:
     script = _Script(iterations)
     with ScriptedModel(script, keep_requests=False) as model:
-        own = ["-m", "bench.own_jobs", model.base_url, str(_JOBS)]
-        others = [
-            str(Path(__file__).with_name("peer_jobs.py")),
-            name,
-            model.base_url,
-            str(iterations),
-            str(_JOBS),
-        ]
+        jobs = json.dumps([{"root": name.split("-")[0], "iterations": iterations}] * _JOBS)
+        own = ["-m", "bench.own_jobs", model.base_url, jobs]
+        others = [str(Path(__file__).with_name("peer_jobs.py")), name, model.base_url, jobs]
         done = subprocess.run(
             [str(found.python), *(own if name == "ours" else others)],
             env={**os.environ, **found.env, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"},
@@ -98,9 +93,9 @@ def _measure(name: str, found: Peer, *, iterations: int) -> _Measured:
     if done.returncode or len(script.arrived) != iterations * _JOBS:
         raise RuntimeError(f"{name} asked {len(script.arrived)} times: {done.stderr[-2000:]}")
     said = [json.loads(line) for line in done.stdout.splitlines()]
-    jobs = [script.arrived[start : start + iterations] for start in range(0, len(script.arrived), iterations)]
-    starts = [asked[1] - moments["began"] for asked, moments in zip(jobs, said[1:], strict=True)]
-    gaps = [later - earlier for asked in jobs for earlier, later in pairwise(asked[1:])]
+    runs = [script.arrived[start : start + iterations] for start in range(0, len(script.arrived), iterations)]
+    starts = [asked[1] - moments["began"] for asked, moments in zip(runs, said[1:], strict=True)]
+    gaps = [later - earlier for asked in runs for earlier, later in pairwise(asked[1:])]
     return _Measured(
         imported=said[0]["import"], cold=starts[0], warm=starts[1], iteration=median(gaps), said=said
     )

@@ -15,6 +15,7 @@ from controlplane.views import JobView
 from rlm_worker.actor import Runner
 from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import Budget, TraceRecord
+from rlm_worker.contracts.gateway import Gateway
 from rlm_worker.contracts.job import ModelDriver, PlaybookDriver
 from rlm_worker.contracts.signature import fields_schema
 from rlm_worker.job import EvidenceKeeper, Parts
@@ -53,15 +54,27 @@ class Ran:
 
 
 class Home:
-    """One process's worth of Custody. Leaves nothing behind."""
+    """One process's worth of Custody. Leaves nothing behind, but for a home that was there before."""
 
-    def __init__(self, *, settings: WorkerSettings | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        settings: WorkerSettings | None = None,
+        folder: Path | None = None,
+        existing: Path | None = None,
+        around: Callable[[Gateway], Gateway] = lambda gateway: gateway,
+    ) -> None:
+        """`around`: what the worker is given in place of the gateway."""
         self._folder = tempfile.TemporaryDirectory(prefix="custody-bench-", dir=folder)
+        self._home = existing or Path(self._folder.name)
         self._settings = settings or WorkerSettings()
+        self._around = around
         self._ended = threading.Event()
+        #: Of the attempt that ended a job: from its wake-up until the worker let go of it.
+        self.attempt_seconds = 0.0
 
     def __enter__(self) -> Self:
-        self.app = open_app(Settings(home=Path(self._folder.name)))
+        self.app = open_app(Settings(home=self._home))
         self.runtime = EmbeddedRuntime(self.app, make_run=self._runner)
         self.runtime.start()
         return self
@@ -74,13 +87,21 @@ class Home:
     def _runner(self, app: App, worker_id: str) -> Callable[[str, int], None]:
         keeper = EvidenceKeeper(seal=app.evidence.seal, changed=app.evidence.changed)
         runner = Runner(
-            Parts(gateway=app.gateway(), worker_id=worker_id, settings=self._settings, evidence=keeper)
+            Parts(
+                gateway=self._around(app.gateway()),
+                worker_id=worker_id,
+                settings=self._settings,
+                evidence=keeper,
+            )
         )
 
         def run(job_id: str, generation: int) -> None:
+            began = time.perf_counter()
             runner.run(job_id, generation)
+            taken = time.perf_counter() - began
             # A wake-up may come twice; the one that was not given the job returns at once.
-            if app.job(job_id).is_terminal:
+            if app.job(job_id).is_terminal and not self._ended.is_set():
+                self.attempt_seconds = taken
                 self._ended.set()
 
         return run
@@ -92,11 +113,16 @@ class Home:
         if evidence:
             request = JobRequest(**{**vars(request), "input_artifacts": self.app.stage(evidence)})
         job_id = self.app.submit(request).job_id
-        if not self._ended.wait(seconds):
-            raise TimeoutError(f"job {job_id} did not end within {seconds:g} s")
+        self.wait(job_id, seconds=seconds)
         taken, cpu = time.perf_counter() - began, time.process_time() - burned
         view = self.app.job(job_id)
         trace = self.app.trace(job_id, limit=10_000)
+        return Ran(view=view, trace=trace, submitted_ms=submitted_ms, seconds=taken, cpu_seconds=cpu)
+
+    def wait(self, job_id: str, *, seconds: float = 120) -> None:
+        """Until the worker has let go of a job that succeeded."""
+        if not self._ended.wait(seconds):
+            raise TimeoutError(f"job {job_id} did not end within {seconds:g} s")
+        view = self.app.job(job_id)
         if view.result is None or view.result.status != "succeeded":
             raise RuntimeError(f"job {job_id} did not succeed: {view.result}")
-        return Ran(view=view, trace=trace, submitted_ms=submitted_ms, seconds=taken, cpu_seconds=cpu)

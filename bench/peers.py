@@ -9,7 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_REQUIREMENTS = {"dspy": ("dspy==3.4.1", "deno==2.9.8"), "rlms": ("rlms==0.1.3",)}
+_REQUIREMENTS = {
+    "dspy": ("dspy==3.4.1", "deno==2.9.8"),
+    "predict-rlm": ("predict-rlm==0.13.1", "dspy==3.4.1", "deno==2.9.8"),
+    "rlms": ("rlms==0.1.3",),
+}
 _INSTALL_SECONDS = 900
 # Deno takes the place of a remote module that only reads lines: hosts without that network could not start the peer otherwise.
 _LINE_READER = """export async function* readLines(reader) {
@@ -56,26 +60,31 @@ def peer(name: str) -> Peer:
 
 
 def dspy_with_deno() -> Peer:
-    """dspy with its default interpreter. Its npm part is fetched once; its remote line reader is taken from here."""
-    plain = peer("dspy")
+    """dspy with its default interpreter."""
+    return _with_deno("dspy", runner="dspy/primitives/runner.js")
+
+
+def predict_rlm_with_deno() -> Peer:
+    """predict-rlm with its default interpreter."""
+    return _with_deno("predict-rlm", runner="predict_rlm/backends/jspi/payload.js")
+
+
+def _with_deno(name: str, *, runner: str) -> Peer:
+    """A peer whose cells run under Deno. Its npm part is fetched once; its remote line reader is taken from here."""
+    plain = peer(name)
     folder, deno = cache() / "deno", plain.python.with_name("deno")
     folder.mkdir(parents=True, exist_ok=True)
-    runner = next(plain.python.parent.parent.glob("lib/*/site-packages/dspy/primitives/runner.js"))
-    remote = re.search(r'^import \{ readLines \} from "(.+)";', runner.read_text(), re.MULTILINE)
-    if remote is None:
-        raise CannotBeHad("dspy's runner does not import what this benchmark knows to replace")
+    source = next(plain.python.parent.parent.glob(f"lib/*/site-packages/{runner}"), None)
+    remote = source and re.search(r'^import \{ readLines \} from "(.+)";', source.read_text(), re.MULTILINE)
+    if source is None or remote is None:
+        raise CannotBeHad(f"{name}'s runner does not import what this benchmark knows to replace")
     (folder / "lines.js").write_text(_LINE_READER)
-    (folder / "map.json").write_text(json.dumps({"imports": {remote[1]: "./lines.js"}}))
+    import_map = folder / f"{name}.json"
+    import_map.write_text(json.dumps({"imports": {remote[1]: "./lines.js"}}))
     env = {"DENO_DIR": str(folder / "dir"), "PATH": f"{deno.parent}{os.pathsep}{os.environ['PATH']}"}
-    command = [
-        str(deno),
-        "cache",
-        "--node-modules-dir=none",
-        f"--import-map={folder / 'map.json'}",
-        str(runner),
-    ]
+    command = [str(deno), "cache", "--node-modules-dir=none", f"--import-map={import_map}", str(source)]
     _run(command, seconds=120, env=env)
-    return Peer(python=plain.python, env={**env, "BENCH_IMPORT_MAP": str(folder / "map.json")})
+    return Peer(python=plain.python, env={**env, "BENCH_IMPORT_MAP": str(import_map)})
 
 
 def _run(command: list[str], *, seconds: float, env: Mapping[str, str] | None = None) -> None:
