@@ -159,9 +159,7 @@ class _Contest:
                     raise
                 self._report.skip(f"{who}, {size}", str(why))
                 continue
-            rows.append(
-                (who, milliseconds(job.start), milliseconds(job.iteration), milliseconds(job.whole))
-            )
+            rows.append((who, milliseconds(job.start), milliseconds(job.iteration), milliseconds(job.whole)))
             ours = ours or job.whole
             if who != "ours":
                 self._report.at_least(f"{size}, the job: {who} / ours", job.whole / ours, 1)

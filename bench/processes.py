@@ -51,7 +51,9 @@ def run_jobs(
     return said
 
 
-def _wait(process: "subprocess.Popen[bytes]", *, until: float, seconds: float, gigabytes: float | None) -> None:
+def _wait(
+    process: "subprocess.Popen[bytes]", *, until: float, seconds: float, gigabytes: float | None
+) -> None:
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_LOOK_SECONDS)
