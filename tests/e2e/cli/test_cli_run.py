@@ -23,7 +23,14 @@ def test_a_question_is_answered_and_every_other_command_can_tell_about_it(custod
     job = done.document
     assert job["state"] == "succeeded"
     assert job["result"]["structured_output"]["answer"] == "the pump failed at noon"
-    assert job["result"]["citations"] == {"checked": 1, "verified": 1, "missing": []}
+    assert job["result"]["citations"] == {
+        "checked": 1,
+        "verified": 1,
+        "missing": [],
+        "quotes_checked": 0,
+        "quotes_verified": 0,
+        "misquoted": [],
+    }
     assert job["usage"]["iterations"] == 3
     assert job["usage"]["subcalls"] == 1
     assert job["labels"] == {"a": "b"}
