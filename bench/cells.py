@@ -79,7 +79,7 @@ def _found(report: Report, names: tuple[str, ...]) -> dict[str, Peer]:
 def _measure(name: str, found: Peer, *, iterations: int) -> _Measured:
     script = _Script(iterations)
     with ScriptedModel(script, keep_requests=False) as model:
-        jobs = json.dumps([{"root": name.split("-")[0], "iterations": iterations}] * _JOBS)
+        jobs = json.dumps([{"root": name.split("-", maxsplit=1)[0], "iterations": iterations}] * _JOBS)
         own = ["-m", "bench.own_jobs", model.base_url, jobs]
         others = [str(Path(__file__).with_name("peer_jobs.py")), name, model.base_url, jobs]
         done = subprocess.run(

@@ -36,7 +36,7 @@ def main() -> None:
     last = cells + 1
 
     def dying(gateway: Gateway) -> Gateway:
-        return cast(Gateway, _DiesAt(gateway, iteration=last))
+        return cast("Gateway", _DiesAt(gateway, iteration=last))
 
     with Home(existing=folder, around=dying) as home:
         home.run(a_request(model=model, budget=Budget(max_iterations=last + 1)))
