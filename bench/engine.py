@@ -8,8 +8,8 @@ from pathlib import Path
 from bench.evidence import write_log
 from bench.measure import Report, median, milliseconds, times
 from bench.peers import CannotBeHad, Peer, dspy_with_deno, peer, predict_rlm_with_deno
-from bench.processes import DidNotFinish, ourselves, run_jobs
-from bench.works import SUBCALL_SECONDS, Script, Taken, Work, can_recurse, taken
+from bench.processes import Outcome, Said, ourselves, run_jobs
+from bench.works import SUBCALL_SECONDS, Script, Work, can_recurse, taken
 from tests.scripted_model import ScriptedModel
 
 _MB = 1_000_000
@@ -20,7 +20,7 @@ _SEARCHES: dict[str, Callable[[], Peer]] = {
 }
 #: These send their inputs into the sandbox again before every cell.
 _REINJECT = frozenset({"dspy-deno", "predict-rlm"})
-_SECONDS = 300
+_SECONDS = 600
 _LARGE_SECONDS, _LARGE_GB = 60, 8.0
 _LINES = {
     "start": "first job's first cell",
@@ -36,10 +36,10 @@ _LINES = {
 Seconds = dict[str, list[float]]
 
 
-def run(report: Report, *, quick: bool = False) -> None:
+def run(report: Report, *, quick: bool = False, rounds: int = 3) -> None:
     counts = {"cells": 4, "sequential": 5, "batch": 20, "children": 2, "input": 3}
     if not quick:
-        counts = {"cells": 20, "sequential": 50, "batch": 100, "children": 5, "input": 5}
+        counts = {"cells": 20, "sequential": 50, "batch": 100, "children": 3, "input": 5}
     report.begin(f"whole jobs against one model: turns at once, subcalls after {SUBCALL_SECONDS * 1000:g} ms")
     people = {"ours": ourselves(), **_found(report, () if quick else tuple(_SEARCHES))}
     script = Script()
@@ -49,7 +49,7 @@ def run(report: Report, *, quick: bool = False) -> None:
     ):
         small = write_log(Path(folder) / "input.log", size_bytes=(1 if quick else 10) * _MB)
         contest = _Contest(report, people, model, script)
-        for number in range(1 if quick else 3):
+        for number in range(1 if quick else rounds):
             for who in list(contest.people):
                 contest.measure(who, _works(who, counts, context=str(small), number=number))
         contest.tell(counts)
@@ -91,34 +91,52 @@ class _Contest:
         self.people = people
         self._model = model
         self._script = script
+        self._skipped: set[tuple[str, str]] = set()
         self._seconds: dict[str, Seconds] = {who: defaultdict(list) for who in people}
 
     def measure(self, who: str, works: list[Work]) -> None:
-        try:
-            jobs, opened = self._run(who, works, seconds=_SECONDS)
-        except DidNotFinish as why:
-            if who == "ours":
-                raise
-            self._report.skip(who, str(why))
-            del self.people[who], self._seconds[who]
-            return
-        seconds = self._seconds[who]
-        # Ours begins with its home: database, queue and worker belong to the first job's start.
-        seconds["start"].append(opened + jobs[0].start)
-        seconds["next"].append(jobs[1].start)
-        for work, job in zip(works[1:], jobs[1:], strict=True):
-            _enter(seconds, work, job)
+        """Enter what was done; a job that does not end is skipped, now and later, and the next one is begun anew."""
+        left = [work for work in works if (who, work.kind) not in self._skipped]
+        while left:
+            outcome = self._run(who, left, seconds=_SECONDS)
+            done = [line for line in outcome.said if "ended" in line]
+            for work, line in zip(left, done, strict=False):
+                opened = outcome.said[0].get("open", 0.0) if work is works[0] else None
+                self._enter(work, line, opened=opened)
+            if not outcome.why:
+                return
+            self._skip(left[len(done)], outcome.why)
+            left = left[len(done) + 1 :]
 
-    def _run(
-        self, who: str, works: list[Work], *, seconds: float, gigabytes: float | None = None
-    ) -> tuple[list[Taken], float]:
-        opened, *said = run_jobs(
-            who, self.people[who], works, url=self._model.base_url, seconds=seconds, gigabytes=gigabytes
-        )
-        for work in works:
-            _check(self._script, work)
-        jobs = [taken(self._script.roots[work.root], line) for work, line in zip(works, said, strict=True)]
-        return jobs, opened.get("open", 0.0)
+    def _run(self, who: str, works: list[Work], *, seconds: float, gigabytes: float | None = None) -> Outcome:
+        url = self._model.base_url
+        return run_jobs(who, self.people[who], works, url=url, seconds=seconds, gigabytes=gigabytes)
+
+    def _skip(self, work: Work, why: str) -> None:
+        if work.who == "ours":
+            raise RuntimeError(f"our own {work.kind} did not end: {why}")
+        self._skipped.add((work.who, work.kind))
+        self._report.skip(f"{work.who}, {work.kind}", why)
+
+    def _enter(self, work: Work, line: Said, *, opened: float | None) -> None:
+        """`opened`: seconds for our home, where the job was its process's first."""
+        if why := _did_less(self._script, work):
+            self._skip(work, why)
+            return
+        job, seconds = taken(self._script.roots[work.root], line), self._seconds[work.who]
+        match work.kind:
+            case "cells" if opened is not None:
+                seconds["start"].append(opened + job.start)
+            case "cells":
+                seconds["next"].append(job.start)
+                seconds["cells"].append(job.iteration)
+            case "input":
+                seconds["input"].append(job.iteration)
+                seconds["input whole"].append(job.whole)
+            case "batch":
+                seconds["batch"].append(job.block)
+            case _:
+                seconds[work.kind].append(job.block / work.count)
 
     def tell(self, counts: dict[str, int]) -> None:
         middle = {
@@ -139,7 +157,7 @@ class _Contest:
         self._report.table(("ms", "ours", *others), rows)
         for who in others:
             if not can_recurse(who):
-                self._report.skip(f"{who}, child RLMs", "it has none, or none that a depth bounds")
+                self._report.skip(f"{who}, child RLMs", "it has none")
             for line in middle[who]:
                 limit = 5 if line.startswith("input") and who in _REINJECT else 1
                 ratio = middle[who][line] / middle["ours"][line]
@@ -152,13 +170,11 @@ class _Contest:
         ours = 0.0
         for who in self.people:
             work = Work(who=who, kind="input", count=5, number=1, context=str(large))
-            try:
-                (job,), _ = self._run(who, [work], seconds=_LARGE_SECONDS, gigabytes=_LARGE_GB)
-            except DidNotFinish as why:
-                if who == "ours":
-                    raise
-                self._report.skip(f"{who}, {size}", str(why))
+            outcome = self._run(who, [work], seconds=_LARGE_SECONDS, gigabytes=_LARGE_GB)
+            if why := outcome.why or _did_less(self._script, work):
+                self._report.skip(f"{who}, {size}", why)
                 continue
+            job = taken(self._script.roots[work.root], outcome.said[1])
             rows.append((who, milliseconds(job.start), milliseconds(job.iteration), milliseconds(job.whole)))
             ours = ours or job.whole
             if who != "ours":
@@ -166,25 +182,11 @@ class _Contest:
         self._report.table((size, "first cell ms", "ms a cell", "ms the job"), rows)
 
 
-def _enter(seconds: Seconds, work: Work, job: Taken) -> None:
-    match work.kind:
-        case "cells":
-            seconds["cells"].append(job.iteration)
-        case "input":
-            seconds["input"].append(job.iteration)
-            seconds["input whole"].append(job.whole)
-        case "batch":
-            seconds["batch"].append(job.block)
-        case _:
-            seconds[work.kind].append(job.block / work.count)
-
-
-def _check(script: Script, work: Work) -> None:
+def _did_less(script: Script, work: Work) -> str:
     """Nobody is compared who did less than was asked."""
     turns = work.count + 2 if work.kind == "children" else work.iterations
     asked = work.count if work.kind in ("sequential", "batch") else 0
-    if (len(script.roots[work.root]), script.subcalls[work.sub]) != (turns, asked):
-        raise DidNotFinish(
-            f"{work.root} made {len(script.roots[work.root])} turns and {script.subcalls[work.sub]} "
-            f"subcalls where {turns} and {asked} were to be made"
-        )
+    made = len(script.roots[work.root]), script.subcalls[work.sub]
+    if made == (turns, asked):
+        return ""
+    return f"made {made[0]} turns and {made[1]} subcalls, where {turns} and {asked} were to be made"

@@ -57,23 +57,24 @@ def rlms(url: str):
         return {"model_name": name, "base_url": url, "api_key": "none"}
 
     def run(job: dict) -> None:
-        others = {"other_backends": ["openai"], "other_backend_kwargs": [model(job["sub"])]}
+        sub = [model(name)] if (name := job.get("sub")) else []
         made = RLM(
             backend="openai",
             backend_kwargs=model(job["root"]),
             environment="local",
             max_iterations=job["iterations"] + SPARE_ITERATIONS,
             max_depth=job.get("depth", 1),
-            **(others if job.get("sub") else {}),
+            other_backends=["openai"] if sub else None,
+            other_backend_kwargs=sub or None,
         )
         made.completion(text_of(job), root_prompt="q")
 
     return run
 
 
-def with_import_map(command: list[str], *, before: str) -> None:
+def with_import_map(command: list[str]) -> None:
     """Deno's remote module is taken from this machine."""
-    command.insert(command.index(before), f"--import-map={os.environ['BENCH_IMPORT_MAP']}")
+    command.insert(command.index("run") + 1, f"--import-map={os.environ['BENCH_IMPORT_MAP']}")
 
 
 def dspy_rlm(url: str, *, is_local: bool):
@@ -83,7 +84,7 @@ def dspy_rlm(url: str, *, is_local: bool):
 
     def deno():
         made = dspy.PythonInterpreter()
-        with_import_map(made.deno_command, before="--no-lock")
+        with_import_map(made.deno_command)
         return made
 
     deno.execution_instructions = getattr(dspy.PythonInterpreter, "execution_instructions", "")
@@ -115,7 +116,7 @@ def predict_rlm(url: str):
 
     def run(job: dict) -> None:
         backend = JspiBackend(preinstall_packages=False)
-        with_import_map(backend.deno_command, before=backend.deno_command[-1])
+        with_import_map(backend.deno_command)
         made = PredictRLM(
             "context: str, query: str -> answer: str",
             lm=model(job["root"]),

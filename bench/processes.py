@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.peers import Peer
@@ -20,17 +21,26 @@ _GB = 1_000_000_000
 Said = dict[str, float]
 
 
-class DidNotFinish(Exception):
-    """The process met a bound or failed; the message says which."""
+class _Bound(Exception):
+    """The process met a bound; the message says which."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a process said: a line for its imports, one for each job that ended; and why it stopped before the last."""
+
+    said: list[Said]
+    why: str = ""
 
 
 def run_jobs(
     who: str, found: Peer, works: Sequence[Work], *, url: str, seconds: float, gigabytes: float | None = None
-) -> list[Said]:
-    """What the process said: a line for its imports, then one for each job."""
+) -> Outcome:
+    """Run jobs one after the other, within so many seconds and gigabytes for all of them."""
     jobs = json.dumps([work.as_job() for work in works])
     own = ["-m", "bench.own_jobs", url, jobs]
     others = [str(Path(__file__).with_name("peer_jobs.py")), who, url, jobs]
+    why = ""
     with tempfile.TemporaryFile("w+") as printed, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             [str(found.python), *(own if who == "ours" else others)],
@@ -40,29 +50,30 @@ def run_jobs(
             start_new_session=True,
         )
         try:
-            _wait(process, until=time.monotonic() + seconds, seconds=seconds, gigabytes=gigabytes)
+            _wait(process, seconds=seconds, gigabytes=gigabytes)
+        except _Bound as bound:
+            why = str(bound)
         finally:
             _end(process)
         printed.seek(0)
         said = [json.loads(line) for line in printed]
         errors.seek(0)
-        if process.returncode or len(said) != len(works) + 1:
-            raise DidNotFinish(f"failed: {' '.join(errors.read().split())[-300:]}")
-    return said
+        if not why and len(said) != len(works) + 1:
+            why = f"failed: {' '.join(errors.read().split())[-300:]}"
+    return Outcome(said, why)
 
 
-def _wait(
-    process: "subprocess.Popen[bytes]", *, until: float, seconds: float, gigabytes: float | None
-) -> None:
+def _wait(process: "subprocess.Popen[bytes]", *, seconds: float, gigabytes: float | None) -> None:
+    until = time.monotonic() + seconds
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_LOOK_SECONDS)
             return
         if time.monotonic() > until:
-            raise DidNotFinish(f"did not finish in {seconds:g} s")
+            raise _Bound(f"did not finish in {seconds:g} s")
         # Not looked at where it is not bounded: the model answers from this very process.
         if gigabytes is not None and _resident_bytes(process.pid) > gigabytes * _GB:
-            raise DidNotFinish(f"needed more than {gigabytes:g} GB")
+            raise _Bound(f"needed more than {gigabytes:g} GB")
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -6,11 +6,16 @@ import sys
 import pytest
 
 from bench import __main__ as bench
-from bench import batch, cells, sandbox, search, start
+from bench import batch, cells, engine, journal, sandbox, search, start
 from bench.measure import Report, interleaved
+from bench.processes import ourselves, run_jobs
+from bench.works import Work
+from tests.scripted_model import Hang, ScriptedModel, always
 
 
-@pytest.mark.parametrize("module", [sandbox, cells, batch, start, search], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [sandbox, cells, batch, start, search, journal], ids=lambda module: module.__name__
+)
 def test_a_benchmark_runs_and_says_whether_each_promise_is_kept(module, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     report = Report(module.__name__)
@@ -21,6 +26,34 @@ def test_a_benchmark_runs_and_says_whether_each_promise_is_kept(module, capsys, 
     assert report.kept or report.missed
     assert all(promise in said for promise in report.kept + report.missed)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_our_side_of_a_contest_does_all_that_is_asked_and_leaves_nothing_behind(
+    capsys, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    engine.run(Report("engine"), quick=True)
+
+    said = capsys.readouterr().out
+    assert all(line in said for line in ("a trivial cell (4)", "a child RLM (2)", "21 MB input"))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("bounds", "why"),
+    [
+        ({"seconds": 1}, "did not finish in 1 s"),
+        ({"seconds": 30, "gigabytes": 0.001}, "needed more than 0.001 GB"),
+    ],
+)
+def test_a_job_that_does_not_end_within_its_bounds_is_ended_and_the_bound_is_named(bounds, why):
+    work = Work(who="floor", kind="cells", count=2)
+
+    with ScriptedModel(always(Hang())) as model:
+        outcome = run_jobs("floor", ourselves(), [work], url=model.base_url, **bounds)
+
+    assert outcome.why == why
 
 
 def test_a_missed_promise_fails_only_under_strict(monkeypatch, capsys):
