@@ -130,8 +130,15 @@ def seconds_shown(settings: WorkerSettings, budget: Budget) -> bool:
     return float(ran.output["answer"]) > budget.max_wall_time_ms / 1000 * 0.7
 
 
-def closing_reserve(value: float, _: Path) -> bool:
-    return seconds_shown(WorkerSettings(), Budget(max_wall_time_ms=1_000_000, closing_reserve=value))
+def closing_reserve(value: float, _: Path) -> tuple[bool, bool]:
+    """Whether most of the time is there to work in, and most of the tokens."""
+    budget = Budget(max_wall_time_ms=1_000_000, max_output_tokens=1_200, closing_reserve=value)
+    settings = WorkerSettings(turn_output_tokens=200)
+    spend = "n = 0\ntry:\n    while n < 199:\n        predict('n: int -> label: Literal[\"x\"]', n=n)\n        n += 1\n"
+    spend += "except BudgetExceeded:\n    pass\nSUBMIT(answer=str(n))"
+    with ScriptedModel(cells(spend)) as model:
+        ran = run_job(a_spec(model=model.url, budget=budget), settings=settings)
+    return seconds_shown(settings, budget), ran.output["answer"] == "199"
 
 
 def closing_seconds(value: float, _: Path) -> bool:
@@ -294,7 +301,7 @@ CASES: dict[tuple[type, str], Case] = {
     (Budget, "max_sandbox_memory_bytes"): limit_of(
         "max_sandbox_memory_bytes", "x = bytearray(300_000_000)", 150_000_000, 1_000_000_000, "sandbox_memory"
     ),
-    (Budget, "closing_reserve"): Case(closing_reserve, 0.5, False, 0.0, True),
+    (Budget, "closing_reserve"): Case(closing_reserve, 0.5, (False, False), 0.0, (True, True)),
     (SandboxPolicy, "backend"): Case(backend, "docker", "backend_unavailable", "namespaces", "ran"),
     (SandboxPolicy, "runtime"): Case(runtime, "runsc", "invalid_request", "runc", "ran"),
     (SandboxPolicy, "language"): Case(
