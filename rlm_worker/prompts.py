@@ -21,6 +21,7 @@ A regex that begins with literal text is up to 25 times faster than one that beg
 predict_batch(signature, rows, instructions="…") for many at once: results in order, each with .ok and .error.
 - rlm_query(task, signature="-> answer: str", inputs={…}): a child with a REPL of its own, for a question that needs one.
 - budget(): what is left. DRAFT(**fields): the answer so far, used if a limit ends the job. note(kind, text): a remark for the record.
+- ask(question, schema=int): a person's typed answer, which may take days: only for what neither evidence nor code can tell.
 - SUBMIT(**fields): ends the job with the answer. Its fields are checked; a mistake comes back as an error you can repair.
 
 How to work: look at names and samples first; narrow with code; use few predict calls on short passages, never one per line of \
