@@ -30,6 +30,7 @@ predict_batch(signature, rows, instructions="…") for many at once: results in 
 show_vars(): your variables. workspace: a folder for files. remember(text), propose_effect(kind, target=…, **request): \
 proposals that people decide about; nothing happens by them.
 - predict and the other calls can be awaited: await asyncio.gather(predict(…), predict(…)) asks side by side.
+- ask(question, schema=int): a person's typed answer, which may take days: only for what neither evidence nor code can tell.
 - SUBMIT(**fields): ends the job with the answer. Its fields are checked; a mistake comes back as an error you can repair.
 
 How to work: look at names and samples first; narrow with code; use few predict calls on short passages, never one per line of \
