@@ -55,6 +55,8 @@ ELSEWHERE = {
     "question_asked": "tests/chaos/test_asker_killed.py",
     "question_answered": "tests/chaos/test_asker_killed.py",
     "parked": "tests/chaos/test_asker_killed.py",
+    "answer_extracted": "an ending without SUBMIT and DRAFT",
+    "prompt_shortened": "written when a prompt does not fit its model",
 }
 WRITES = [f"{when}.{kind}" for when in of_worker.WRITES for kind in sorted(set(EVENT_KINDS) - set(ELSEWHERE))]
 PARKING = {point for point in of_controlplane.POINTS if point.startswith("park.")}
