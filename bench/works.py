@@ -19,10 +19,11 @@ _ASK = {
     "ours": "predict('q: str -> answer: str', q='p%d' % i)",
 }
 _BATCH = {
-    "rlms": "llm_query_batched(['p%d' % i for i in range({n})])",
-    "dspy-deno": "llm_query_batched(['p%d' % i for i in range({n})])",
-    "predict-rlm": "await __import__('asyncio').gather(*[predict('q: str -> answer: str', q='p%d' % i) for i in range({n})])",
-    "ours": "predict_batch('q: str -> answer: str', [{{'q': 'p%d' % i}} for i in range({n})])",
+    "rlms": "r = llm_query_batched(['p%d' % i for i in range({n})])",
+    "dspy-deno": "r = llm_query_batched(['p%d' % i for i in range({n})])",
+    "predict-rlm": "import asyncio\nr = await asyncio.gather("
+    "*[predict('q: str -> answer: str', q='p%d' % i) for i in range({n})])",
+    "ours": "r = predict_batch('q: str -> answer: str', [{{'q': 'p%d' % i}} for i in range({n})])",
 }
 _CHILD = {
     "rlms": "rlm_query('p%d' % i)",
@@ -73,7 +74,7 @@ class Work:
             case "children":
                 return f"r = [{_CHILD[self.who]} {asked}"
             case "batch":
-                return f"r = {_BATCH[self.who].format(n=self.count)}\nprint(len(r))"
+                return f"{_BATCH[self.who].format(n=self.count)}\nprint(len(r))"
             case "input" if turn == 0:
                 return _LOOK.get(self.who, "print(context.count('needle'))")
             case _:
