@@ -23,7 +23,7 @@ from tests.engine import Ran, attempt, run_job, start
 from tests.integration.worker.test_requests import a_site
 from tests.integration.worker.test_stop_and_resume import kinds, wait_for
 from tests.memory_gateway import MemoryGateway
-from tests.scripted_model import Fault, Hang, ScriptedModel, cells, schema_of
+from tests.scripted_model import Fault, Hang, ScriptedModel, cells, in_turn, schema_of
 
 HAND = ModelSettings(price=PricePerMillion(input_usd=Decimal(1000), output_usd=Decimal(1000)))
 ASK_MANY = "for i in range(20):\n    predict('n: int -> label: Literal[\"x\"]', n=i)\n"
@@ -103,6 +103,40 @@ def worker(script: Callable[..., Any], see: Callable[[Ran, ScriptedModel], Any],
         return run
 
     return of
+
+
+SAME = [f"x{n} = {n}\nprint('same')" for n in range(20)]
+ASK_UNTIL_REFUSED = """
+for n in range(60):
+    try:
+        predict("t -> label: Literal['x', 'y']", t={text})
+    except SubcallError as error:
+        if "not asked" in str(error):
+            break
+SUBMIT(answer='x')
+"""
+SIMILAR = ASK_UNTIL_REFUSED.format(text="'why' + '!' * n")
+VARIED = ASK_UNTIL_REFUSED.format(text="f'question {n} of {n * n}'")
+LONG = [*(f"seen = {n}\nprint('x' * 3000 + '{n:03}')" for n in range(1, 30)), "SUBMIT(answer='x')"]
+
+
+def iterations(ran: Ran, _: ScriptedModel) -> int:
+    return ran.result.usage.iterations
+
+
+def subcalls_asked(ran: Ran, model: ScriptedModel) -> int:
+    return len([request for request in model.requests if "response_format" in request])
+
+
+def refusing(_request: Any, _number: int) -> Fault:
+    return Fault(400, "no")
+
+
+def max_rollovers(value: Any, _: Path) -> int:
+    with ScriptedModel(cells(*LONG)) as model:
+        settings = WorkerSettings(rollover_tokens=8_000, max_rollovers=value)
+        spec = a_spec(model=model.url, budget=Budget(max_iterations=40))
+        return len(run_job(spec, settings=settings).of("rolled_over"))
 
 
 def network(value: Any, _: Path) -> str:
@@ -400,6 +434,36 @@ CASES: dict[tuple[type, str], Case] = {
     ),
     (WorkerSettings, "repeated_failures"): Case(
         worker(lambda: cells("1/0"), lambda ran, model: model.calls)("repeated_failures"), 2, 2, 4, 4
+    ),
+    (WorkerSettings, "repeated_observations"): Case(
+        worker(lambda: cells(*SAME), iterations)("repeated_observations"), 3, 3, 6, 6
+    ),
+    (WorkerSettings, "empty_turns"): Case(
+        worker(lambda: in_turn("I am thinking about it."), iterations)("empty_turns"), 3, 3, 6, 6
+    ),
+    (WorkerSettings, "similar_subcalls"): Case(
+        worker(lambda: cells(SIMILAR), subcalls_asked)("similar_subcalls"), 5, 5, 10, 10
+    ),
+    (WorkerSettings, "failing_subcalls"): Case(
+        worker(lambda: cells(VARIED, otherwise=refusing), subcalls_asked)("failing_subcalls"), 5, 5, 10, 10
+    ),
+    (WorkerSettings, "rollover_tokens"): Case(
+        worker(lambda: cells(*LONG), lambda ran, model: bool(ran.of("rolled_over")))("rollover_tokens"),
+        8_000,
+        True,
+        1_000_000,
+        False,
+    ),
+    (WorkerSettings, "max_rollovers"): Case(max_rollovers, 1, 1, 2, 2),
+    (WorkerSettings, "profile"): Case(
+        worker(
+            lambda: cells("SUBMIT(answer='x')"),
+            lambda ran, model: "at most ten lines" in model.requests[0]["messages"][0]["content"],
+        )("profile"),
+        "small-local",
+        True,
+        None,
+        False,
     ),
     (WorkerSettings, "lease_margin_seconds"): Case(lease_margin, 0.5, 7.5, 1.5, 6.5),
 }
