@@ -6,7 +6,7 @@ AGAIN  ?=
 STAMP  := $(VENV)/.installed
 UV     := $(shell command -v uv 2>/dev/null)
 
-.PHONY: demo test test-docker test-model lint types bench clean lock venv
+.PHONY: demo test test-slow test-docker test-model lint types bench clean lock venv
 .DEFAULT_GOAL := venv
 
 venv: $(STAMP)
@@ -29,6 +29,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest $(AGAIN)
+
+# The crash matrix and its like: a real process is killed at every named point.
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -m slow $(AGAIN)
 
 # Over runc and gVisor, with the engine that DOCKER_HOST names or one of its own.
 test-docker: $(STAMP)
