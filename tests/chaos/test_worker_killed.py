@@ -55,6 +55,7 @@ ELSEWHERE = {
     "question_asked": "tests/chaos/test_asker_killed.py",
     "question_answered": "tests/chaos/test_asker_killed.py",
     "parked": "tests/chaos/test_asker_killed.py",
+    "rolled_over": "tests/chaos/test_rollover_killed.py",
     "answer_extracted": "an ending without SUBMIT and DRAFT",
     "prompt_shortened": "written when a prompt does not fit its model",
 }
@@ -72,7 +73,7 @@ def script(request: dict[str, Any], n: int) -> Reply:
     return turns[min(said, len(turns) - 1)]
 
 
-def crash(custody: Custody, model: ScriptedModel, point: str) -> int:
+def crash(custody: Custody, model: ScriptedModel, point: str, **settings: str) -> int:
     words = ("run", "what?", "-e", "notes.txt", "--model", model.url, "--sub-model", model.url)
     process = subprocess.Popen(
         [
@@ -80,7 +81,7 @@ def crash(custody: Custody, model: ScriptedModel, point: str) -> int:
             *("--output", "answer: str", "--collect", "*.csv", "--quiet"),
         ],
         cwd=custody.folder,
-        env=environment() | {"CUSTODY_HOME": str(custody.home), "CUSTODY_CRASH_AT": point},
+        env=environment() | {"CUSTODY_HOME": str(custody.home), "CUSTODY_CRASH_AT": point} | settings,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
