@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import socket
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +31,6 @@ class LandlockGuest:
     process: Spawned
     workspace: Path
     reason: str = ""
-    is_released: bool = False
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -76,17 +76,20 @@ class LandlockGuest:
     def collect(self, into: Path, limits: ArtifactLimits) -> Collected:
         return self.process.collect(into, limits)
 
-    def __del__(self) -> None:
-        self.release()  # of a session that was killed and never closed
+    def __post_init__(self) -> None:
+        # Also of a session that was killed and never closed. Takes no lock: it may run in the middle of anything.
+        self._remove = weakref.finalize(self, _remove, self.workspace)
 
     def release(self) -> None:
         self.process.release()
         _watch.forget(self.workspace)
-        if not self.is_released:
-            self.is_released = True
-            # Whoever cannot remove it now is helped by the sweep of a later worker.
-            with contextlib.suppress(OSError):
-                remove_tree(self.workspace)
+        self._remove()
+
+
+def _remove(workspace: Path) -> None:
+    """Whoever cannot remove it now is helped by the sweep of a later worker."""
+    with contextlib.suppress(OSError):
+        remove_tree(workspace)
 
 
 def open_guest(policy: Policy) -> Guest:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import json
 import os
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import sandbox
-from sandbox import EvidenceUnreadable, Limits, Mount, SandboxUnavailable
+from sandbox import EvidenceUnreadable, Limits, Mount, Policy, SandboxUnavailable
 from sandbox.backends.landlock import backend, confine, workspaces
 from sandbox.backends.namespaces import confine as steps
 from sandbox.backends.namespaces import kernel
@@ -202,6 +203,18 @@ def test_artifacts_can_be_had_until_the_session_is_closed_and_then_nothing_is_on
         return workspace_of(box)
 
     folder = play(story)
+
+    assert not folder.exists()
+
+
+def test_a_session_that_was_killed_and_never_closed_leaves_nothing_on_the_disk():
+    async def main():
+        session = await sandbox.open_session(Policy(backend="landlock", language="strict"))
+        await session.kill()
+        return session._guest.workspace
+
+    folder = asyncio.run(main())
+    gc.collect()
 
     assert not folder.exists()
 
