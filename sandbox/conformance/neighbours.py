@@ -79,8 +79,11 @@ async def ipc_is_apart(stand: Stand) -> None:
     async with _two(stand) as (one, other):
         made = await one.seen("""
 import socket
-held = [socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)]
-report({'abstract': tried(lambda: held[0].bind('\\0between')), 'shm': call(29, 4711, 4096, 0o1666), 'queue': call(68, 4711, 0o1666),
+held = []
+def listen():
+    held.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+    held[0].bind('\\0between')
+report({'abstract': tried(listen), 'shm': call(29, 4711, 4096, 0o1666), 'queue': call(68, 4711, 0o1666),
         'key': call(248, b'user', b'between', b'x', 1, -4)})
 """)
         found = await other.seen("""
