@@ -8,6 +8,7 @@ from rlm_worker.contracts.trace import ProposalMade
 from rlm_worker.errors import BadCall
 from rlm_worker.execution import Execution
 from rlm_worker.meter import Meter
+from rlm_worker.redaction import redact
 from rlm_worker.trust import trust_of
 from rlm_worker.workbench import Workbench
 
@@ -83,7 +84,8 @@ class Proposals:
 
     async def _make(self, at: Execution, kind: str, body: JsonObject) -> JsonValue:
         """Record it once: a cell that runs again after a crash makes the same proposals again."""
-        proposal = Proposal.model_validate({"kind": kind, "body": body, "trust": self._trust})
+        # Without secrets before it is compared: so it stands in the record.
+        proposal = redact(Proposal.model_validate({"kind": kind, "body": body, "trust": self._trust}))
         if at.proposed(proposal):
             return {"proposed": True}
         if len(self._bench.journal.proposals) >= _MOST:
