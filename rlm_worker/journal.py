@@ -118,8 +118,9 @@ class Journal:
         return [event for event in self._children if f"{event.node}.".startswith(f"{child_id}.")]
 
     def close_past(self) -> None:
-        """The shared past is read: what it left open was its own job's to settle."""
+        """The shared past is read: what it left open was its own job's to settle, what it proposed was its own job's."""
         self.open.clear()
+        self.proposals.clear()
         self.inherited_iterations = sum(len(node.iterations) for node in self.nodes.values())
 
     def take_ordinal(self) -> int:

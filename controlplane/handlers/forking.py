@@ -33,7 +33,6 @@ _NOT_SHARED = frozenset(
         "diverged",
         "parked",
         "forked",
-        "proposal_made",
     }
 )
 _ENDS = frozenset({"cell_finished", "cell_rejected"})

@@ -108,7 +108,7 @@ def test_a_reader_that_goes_away_is_no_error(custody: Custody, words):
 
 def test_a_steer_is_accepted_and_observed(custody: Custody):
     with ScriptedModel(
-        cells("print(1)", "print(2)", "SUBMIT(answer='x', citations=[])"), latency_seconds=1.0
+        cells("print(1)", "print(2)", "SUBMIT(answer='x', citations=[])"), latency_seconds=2.5
     ) as model:
         running = custody.start("run", "Q", "-m", model.url, "--json")
         custody.until(custody.jobs)
