@@ -10,8 +10,10 @@ from decimal import Decimal
 
 import pytest
 
+from rlm_worker.hostcalls import CALLS
 from sandbox.guest import subcalls
 from sandbox.guest.calls import BudgetExceeded, CellEnd, SubcallError, SubmitRejected
+from sandbox.guest.names import BUILT_IN_CALLS
 from tests.unit.guest.guest_host import GuestHost
 
 LABEL = "line -> severity: Literal['low', 'high']"
@@ -393,3 +395,7 @@ class TestInputs:
         first = names["predict"](LABEL, line="low")
         names["predict"]("finding -> x: str", finding=first)
         assert host.asked[1][1]["inputs"] == {"finding": {"severity": "low"}}
+
+
+def test_the_calls_behind_the_names_are_those_that_the_worker_answers():
+    assert BUILT_IN_CALLS == CALLS
