@@ -172,6 +172,8 @@ class _Contest:
             work = Work(who=who, kind="input", count=5, number=1, context=str(large))
             outcome = self._run(who, [work], seconds=_LARGE_SECONDS, gigabytes=_LARGE_GB)
             if why := outcome.why or _did_less(self._script, work):
+                if who == "ours":
+                    raise RuntimeError(f"ours, {size}: {why}")
                 self._report.skip(f"{who}, {size}", why)
                 continue
             job = taken(self._script.roots[work.root], outcome.said[1])
