@@ -11,7 +11,8 @@ from bench.measure import median
 from tests.scripted_model import Answer, JsonObject, Reply, echo_schema, schema_of
 
 SUBCALL_SECONDS = 0.02
-_TRIVIAL = "x = 1\nprint(x)"
+#: Another one each turn: a job that repeats itself is ended early.
+_TRIVIAL = "x = {turn}\nprint(x)"
 _ASK = {
     "rlms": "llm_query('p%d' % i)",
     "dspy-deno": "llm_query('p%d' % i)",
@@ -78,7 +79,7 @@ class Work:
             case "input" if turn == 0:
                 return _LOOK.get(self.who, "print(context.count('needle'))")
             case _:
-                return _TRIVIAL
+                return _TRIVIAL.format(turn=turn)
 
 
 def can_recurse(who: str) -> bool:
