@@ -1,5 +1,6 @@
 """Keeps the lease and hears orders, on threads of their own, so that no cell, model or loop can make them late."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,8 @@ from rlm_worker.contracts.gateway import (
     RenewAnswer,
     RenewRequest,
 )
+
+log = logging.getLogger(__name__)
 
 _POLL_MS = 1_000
 _RETRY_SECONDS = 0.2
@@ -87,6 +90,10 @@ class Heartbeat:
             except GatewayRefused as error:
                 self._lose(str(error))
                 return
+            except Exception:
+                # A defect is like a gateway that is down: if it lasts, the lease is given up in time.
+                log.exception("renewal_failed", extra={"job_id": self._lease.job_id})
+                pause = _RETRY_SECONDS
             else:
                 pause = answer.ttl_ms / 3000
                 self._trusted_until = sent + self._trust(answer.ttl_ms)
@@ -112,6 +119,10 @@ class Heartbeat:
             except GatewayRefused as error:
                 self._lose(str(error))
                 return
+            except Exception:
+                # Whatever it was, the next stop order must still be heard.
+                log.exception("orders_failed", extra={"job_id": self._lease.job_id})
+                self._stopping.wait(_RETRY_SECONDS)
             else:
                 self._hear(answer)
 

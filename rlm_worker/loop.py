@@ -220,8 +220,8 @@ class Repl:
         # A cell that was left in the middle, to wait, is no outcome: it runs again from the record.
         self.bench.waiting.check()
         crash_here("cell.before_record")
-        await self.bench.writer.write(cell)
-        crash_here("cell.after_record")
+        # Durable before anything leaves that could come of it: the next request to a model, or the result.
+        self.bench.writer.add_later(cell)
         self.meter.count_cell(
             output_bytes=cell.stdout_bytes + cell.stderr_bytes,
             cpu_ms=cell.cpu_ms,
@@ -359,6 +359,7 @@ class Repl:
 
     async def _rebuild(self) -> None:
         """Re-execute finished cells with their recorded answers; what differs is a finding."""
+        await self.bench.writer.write()
         told = {step.iteration: step for step in self._history}
         self._history = []
         for iteration in sorted(self._journal.iterations):

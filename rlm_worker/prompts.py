@@ -1,6 +1,8 @@
 """Every text a model is sent. Deterministic: the same view gives the same bytes, and a longer history only appends."""
 
 import json
+from collections.abc import Sequence
+from itertools import takewhile
 
 from rlm_worker.contracts import JobSpec, JsonObject
 from rlm_worker.contracts.trace import CellFinished
@@ -82,20 +84,51 @@ def system_prompt(profile: Profile) -> str:
     return f"{SYSTEM}\n\n{profile.cautions}" if profile.cautions else SYSTEM
 
 
-def turn_messages(view: View, *, observation_chars: int, profile: Profile = DEFAULT) -> list[Message]:
-    """The whole conversation for the next turn: that of the turn before, and what has come since.
+class Conversation:
+    """The messages that ask for each turn: those of the turn before, and what has come since.
 
-    Nothing said once is taken back, so a provider's cache holds all of the conversation but its end.
+    Nothing said once is taken back, so a provider's cache holds all of the conversation but its end, and a text that was made
+    for one turn is kept for the next.
     """
-    chars = min(observation_chars, profile.observation_chars)
-    messages = [Message(role="system", content=system_prompt(profile))]
-    news = first_message(view)
-    for step in view.history:
-        messages.append(Message(role="user", content=_asked(news, step)))
-        messages.append(Message(role="assistant", content=without_thoughts(step.said) or _said(step)))
-        news = observation(step, chars=chars, seed=view.seed)
-    messages.append(Message(role="user", content=_asked(news, view)))
-    return messages
+
+    def __init__(self, *, observation_chars: int, profile: Profile = DEFAULT) -> None:
+        self._chars = min(observation_chars, profile.observation_chars)
+        self._system = Message(role="system", content=system_prompt(profile))
+        self._task = ""
+        self._steps: list[Step] = []
+        #: For every step: what asked for it, what was answered; then what came of it.
+        self._told: list[tuple[Message, Message]] = []
+        self._news: list[str] = []
+
+    def messages(self, view: View) -> list[Message]:
+        """The whole conversation for the next turn."""
+        self._keep(first_message(view), view.history)
+        for step in view.history[len(self._steps) :]:
+            asked = Message(role="user", content=_asked(self._latest, step))
+            said = Message(role="assistant", content=without_thoughts(step.said) or _said(step))
+            self._told.append((asked, said))
+            self._news.append(observation(step, chars=self._chars, seed=view.seed))
+            self._steps.append(step)
+        past = [message for told in self._told for message in told]
+        return [self._system, *past, Message(role="user", content=_asked(self._latest, view))]
+
+    @property
+    def _latest(self) -> str:
+        return self._news[-1] if self._news else self._task
+
+    def _keep(self, task: str, history: Sequence[Step]) -> None:
+        """Forget what is not of this conversation: all of it, where it starts anew."""
+        same = 0
+        if task == self._task:
+            pairs = zip(self._steps, history, strict=False)
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
+        self._task = task
+        del self._steps[same:], self._told[same:], self._news[same:]
+
+
+def turn_messages(view: View, *, observation_chars: int, profile: Profile = DEFAULT) -> list[Message]:
+    """The whole conversation for one turn."""
+    return Conversation(observation_chars=observation_chars, profile=profile).messages(view)
 
 
 def _asked(news: str, at: Step | View) -> str:

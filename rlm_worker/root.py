@@ -76,7 +76,8 @@ class RootModel:
                 completion = await self._complete(messages)
         except ModelError as error:
             charged = whole(hold) if error.may_have_spent else Spend()
-            await self._answered(iteration, ordinal, spend=charged, error=str(error))
+            self._meter.settle(ordinal, charged)
+            await self._bench.writer.write(self._event(iteration, ordinal, spend=charged, error=str(error)))
             raise
         except asyncio.CancelledError:
             # The request may have been answered and billed: the hold is charged.
@@ -92,8 +93,9 @@ class RootModel:
             cost_usd=completion.cost_usd,
         )
         crash_here("turn.before_record")
-        await self._answered(iteration, ordinal, spend=spend, text=completion.text)
-        crash_here("turn.after_answer")
+        # Durable with the cell that is read from it, before that runs.
+        self._meter.settle(ordinal, spend)
+        self._bench.writer.add_later(self._event(iteration, ordinal, spend=spend, text=completion.text))
         return completion.text
 
     async def _after(
@@ -158,12 +160,6 @@ class RootModel:
             seconds=max(0.01, self._meter.seconds_left()),
         )
         return asked.completion
-
-    async def _answered(
-        self, iteration: int, ordinal: int, *, spend: Spend, text: str = "", error: str = ""
-    ) -> None:
-        self._meter.settle(ordinal, spend)
-        await self._bench.writer.write(self._event(iteration, ordinal, spend=spend, text=text, error=error))
 
     def _event(
         self, iteration: int, ordinal: int, *, spend: Spend, text: str = "", error: str = ""

@@ -1,7 +1,8 @@
 """Rows of jobs, leases and attempts. Dumb on purpose: what may be written is decided before it comes here."""
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from typing import Any
 
 import sqlalchemy as sa
@@ -206,7 +207,10 @@ class SqlJobs:
         )
 
 
-def to_lease(found: sa.RowMapping) -> Lease:
+LEASE_FIELDS = tuple(each.name for each in fields(Lease))
+
+
+def to_lease(found: sa.RowMapping | Mapping[str, Any]) -> Lease:
     return Lease(**{**found, "fence": Fence(found["fence"])})
 
 

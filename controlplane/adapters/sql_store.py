@@ -4,15 +4,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
-from controlplane.adapters import schema, sqlite
+from controlplane.adapters import sqlite
 from controlplane.adapters.migrate import migrate
 from controlplane.adapters.private_files import make_file
 from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlOutbox, SqlSteers
 from controlplane.adapters.sql_history import SqlHistory, SqlTasks, SqlTraces
-from controlplane.adapters.sql_jobs import SqlJobs, SqlLeases, to_lease
+from controlplane.adapters.sql_jobs import LEASE_FIELDS, SqlJobs, SqlLeases, to_lease
 from controlplane.errors import Unavailable
 from controlplane.notice import Notice
 from controlplane.ports import (
@@ -28,8 +29,14 @@ from controlplane.ports import (
     Tasks,
     Traces,
 )
+from rlm_worker.contracts.gateway import Steer
 
 _POLL_SECONDS = 0.02
+_ORDERS = f"""
+SELECT job.desired, job.reason, {sqlite.NOW_MS},
+  coalesce((SELECT max(command_id) FROM command WHERE command.job_id = job.job_id AND command.kind = 'steer'), 0),
+  {", ".join(f"lease.{name}" for name in LEASE_FIELDS)}
+FROM job LEFT JOIN lease ON lease.job_id = job.job_id WHERE job.job_id = ?"""
 
 
 class SqlTransaction:
@@ -49,45 +56,44 @@ class SqlTransaction:
 
 
 class SqlWatch:
-    """A connection of its own, whose `data_version` changes when any other connection commits."""
+    """A connection of its own, whose `data_version` changes when any other connection commits.
+
+    It asks the driver itself, many times a second while a job runs: each statement is a transaction, and the version is
+    read first, so that what is committed in between is found by the next look.
+    """
 
     def __init__(self, connection: sa.Connection, notice: Notice) -> None:
         self._connection = connection
+        self._driver: Any = connection.connection.driver_connection
         self._notice = notice
         self._version = -1
         self._seen = notice.count
 
     def read(self, job_id: str, *, steer_seen: int) -> tuple[Orders | None, int]:
         self._seen = self._notice.count
-        with self._connection.begin():
-            self._version = self._data_version()
-            now_ms: int = self._connection.exec_driver_sql(f"SELECT {sqlite.NOW_MS}").scalar_one()
-            query = sa.select(schema.job.c.desired, schema.job.c.reason).where(schema.job.c.job_id == job_id)
-            found = self._connection.execute(query).first()
-            if found is None:
-                return None, now_ms
-            wanted = sa.select(schema.lease).where(schema.lease.c.job_id == job_id)
-            lease = self._connection.execute(wanted).mappings().first()
-            steers = SqlSteers(self._connection, now_ms=now_ms).after(job_id, seen=steer_seen)
-        return Orders(
-            desired=found.desired,
-            reason=found.reason,
-            lease=None if lease is None else to_lease(lease),
-            steers=steers,
-        ), now_ms
+        self._version = self._data_version()
+        found = self._driver.execute(_ORDERS, (job_id,)).fetchone()
+        if found is None:
+            return None, self._driver.execute(f"SELECT {sqlite.NOW_MS}").fetchone()[0]
+        desired, reason, now_ms, last_steer, *lease = found
+        steers: tuple[Steer, ...] = ()
+        if last_steer > steer_seen:
+            with self._connection.begin():
+                steers = SqlSteers(self._connection, now_ms=now_ms).after(job_id, seen=steer_seen)
+        held = None if lease[0] is None else to_lease(dict(zip(LEASE_FIELDS, lease, strict=True)))
+        return Orders(desired=desired, reason=reason, lease=held, steers=steers), now_ms
 
     def wait(self, *, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         while (left := deadline - time.monotonic()) > 0:
             if self._notice.wait(self._seen, timeout=min(left, _POLL_SECONDS)):
                 return True
-            with self._connection.begin():
-                if self._data_version() != self._version:
-                    return True
+            if self._data_version() != self._version:
+                return True
         return False
 
     def _data_version(self) -> int:
-        version: int = self._connection.exec_driver_sql("PRAGMA data_version").scalar_one()
+        version: int = self._driver.execute("PRAGMA data_version").fetchone()[0]
         return version
 
 
@@ -140,3 +146,5 @@ def _translated() -> Iterator[None]:
         if isinstance(error, sa.exc.IntegrityError):
             raise
         raise Unavailable(f"the database did not answer: {error.orig}") from error
+    except sqlite.library().Error as error:
+        raise Unavailable(f"the database did not answer: {error}") from error

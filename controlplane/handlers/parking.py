@@ -15,8 +15,6 @@ from controlplane.handlers.recording import reject_late_write
 from controlplane.ports import Desk, JobRow, Transaction
 from rlm_worker.contracts.gateway import ParkAnswer, ParkRequest
 
-_BATCH = 100
-
 
 def park(desk: Desk, request: ParkRequest) -> ParkAnswer:
     """Take the lease back and let the job wait. Asked again it is answered the same; a stop in force is not parked."""
@@ -73,10 +71,3 @@ def unpark(desk: Desk, job_id: str, *, by: str) -> bool:
         apply_job(tx, desk, rows=rows, events=events, actor=by)
     desk.store.announce()
     return bool(events)
-
-
-def unpark_due(desk: Desk, *, only_jobs: frozenset[str] | None = None) -> int:
-    """Make every job ready whose time has come; return how many."""
-    with desk.store.read() as tx:
-        due = tx.jobs.waited_enough(jobs=only_jobs, limit=_BATCH)
-    return sum(unpark(desk, job_id, by="dispatcher") for job_id in due)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from controlplane.crashpoints import crash_here
 from controlplane.handlers import parking
-from controlplane.ports import Desk
+from controlplane.ports import Desk, Wake
 
 INTERVAL = 0.1
 _BATCH = 100
@@ -15,11 +15,11 @@ Send = Callable[[str, int], None]
 
 def run_once(desk: Desk, *, send: Send, only_jobs: frozenset[str] | None = None) -> int:
     """Relay once; return how many wake-ups were sent. A crash in between sends one twice, which is harmless."""
-    parking.unpark_due(desk, only_jobs=only_jobs)
-    with desk.store.read() as tx:
-        due = tx.outbox.due(jobs=only_jobs, limit=_BATCH)
-        older_than_ms = tx.now_ms - desk.rules.resend_after_ms
-        lost = tx.jobs.undispatched(older_than_ms=older_than_ms, jobs=only_jobs, limit=_BATCH)
+    waited, due, lost = _look(desk, only_jobs)
+    if waited:
+        for job_id in waited:
+            parking.unpark(desk, job_id, by="dispatcher")
+        _, due, lost = _look(desk, only_jobs)
     wakes = {(wake.job_id, wake.generation) for wake in due} | set(lost)
     if not wakes:
         return 0
@@ -32,6 +32,19 @@ def run_once(desk: Desk, *, send: Send, only_jobs: frozenset[str] | None = None)
         for job_id, _ in wakes:
             tx.jobs.mark_dispatched(job_id)
     return len(wakes)
+
+
+def _look(
+    desk: Desk, only_jobs: frozenset[str] | None
+) -> tuple[list[str], list[Wake], list[tuple[str, int]]]:
+    """Parked jobs whose time has come, wake-ups to send, and ready jobs that nobody took up."""
+    with desk.store.read() as tx:
+        older_than_ms = tx.now_ms - desk.rules.resend_after_ms
+        return (
+            tx.jobs.waited_enough(jobs=only_jobs, limit=_BATCH),
+            tx.outbox.due(jobs=only_jobs, limit=_BATCH),
+            tx.jobs.undispatched(older_than_ms=older_than_ms, jobs=only_jobs, limit=_BATCH),
+        )
 
 
 def wake(desk: Desk, *, send: Send, jobs: frozenset[str]) -> None:

@@ -6,7 +6,7 @@ from rlm_worker.drivers.driver import DriverKind, Turn, View
 from rlm_worker.models.port import Message
 from rlm_worker.parsing import read_turn
 from rlm_worker.profiles import DEFAULT, Profile
-from rlm_worker.prompts import turn_messages
+from rlm_worker.prompts import Conversation
 
 #: Asks the root model under the job's budget; given the iteration and the conversation, returns its text.
 AskRoot = Callable[[int, Sequence[Message]], Awaitable[str]]
@@ -19,12 +19,11 @@ class ModelDriver:
 
     def __init__(self, ask: AskRoot, *, observation_chars: int, profile: Profile = DEFAULT) -> None:
         self._ask = ask
-        self._observation_chars = observation_chars
-        self._profile = profile
+        self._conversation = Conversation(observation_chars=observation_chars, profile=profile)
 
     def messages(self, view: View) -> list[Message]:
         """The conversation that asks for this turn."""
-        return turn_messages(view, observation_chars=self._observation_chars, profile=self._profile)
+        return self._conversation.messages(view)
 
     async def next(self, view: View) -> Turn:
         return read_turn(await self._ask(view.iteration, self.messages(view)))

@@ -175,6 +175,27 @@ def test_an_order_is_heard_at_once_and_once(beating, heard, order):
     assert [answer.desired for answer in heard.orders] == [order]
 
 
+def test_an_order_is_heard_also_after_a_defect_of_the_way_it_comes(beating, heard):
+    """The lease is long: no renewal could bring the order within this test."""
+    failed = threading.Event()
+
+    class Defective(Counting):
+        def await_orders(self, request):
+            if not failed.is_set():
+                failed.set()
+                raise TypeError("a defect")
+            return super().await_orders(request)
+
+    gateway = Defective(ttl_ms=600_000)
+    beating(gateway)
+    assert failed.wait(5)
+
+    gateway.order("stop")
+
+    heard.wait(lambda: heard.orders, seconds=5)
+    assert heard.losses == []
+
+
 def test_every_steer_is_delivered_once_in_order_though_two_threads_hear_them(beating, heard):
     gateway = Counting()
     beating(gateway)

@@ -10,6 +10,7 @@ from rlm_worker.drivers.driver import Cell, NoCell, Step, View
 from rlm_worker.profiles import DEFAULT, PROFILES
 from rlm_worker.prompts import (
     SYSTEM,
+    Conversation,
     clip,
     describe_fields,
     first_message,
@@ -84,6 +85,29 @@ def test_the_conversation_of_a_turn_begins_with_that_of_the_turn_before(turns):
 
         assert now[: len(before)] == before
         assert len(now) == len(before) + 2
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["go on", "start anew", "lose some"]), st.text(max_size=20)), max_size=12
+    )
+)
+def test_a_conversation_that_is_kept_is_the_one_that_would_be_made_anew(turns):
+    """Also when it starts anew with a brief, or goes back to an earlier turn."""
+    kept = Conversation(observation_chars=30)
+    history: list[Step] = []
+    brief = ""
+    for what, said in turns:
+        view = a_view(history, left=left(9), brief=brief)
+        history = [*history, after(view, said=said, stdout=said)]
+        match what:
+            case "start anew":
+                history, brief = history[-1:], f"Brief {said}"
+            case "lose some":
+                history = history[: len(history) // 2]
+        view = a_view(history, left=left(9), brief=brief)
+
+        assert kept.messages(view) == turn_messages(view, observation_chars=30)
 
 
 PIECES = st.text(max_size=60)
