@@ -28,7 +28,7 @@ class Pending:
 def started(at: Execution, pending: Pending) -> SubcallStarted:
     call = pending.call
     # Not validated again: every part was read and checked before it was held, a thousand times a batch.
-    return SubcallStarted.model_construct(
+    return SubcallStarted.made(
         node=at.node,
         iteration=at.iteration,
         ordinal=pending.ordinal,
@@ -42,7 +42,7 @@ def started(at: Execution, pending: Pending) -> SubcallStarted:
 
 
 def finished(at: Execution, pending: Pending, *, spend: Spend, **said: Any) -> SubcallFinished:
-    return SubcallFinished.model_construct(
+    return SubcallFinished.made(
         node=at.node,
         iteration=at.iteration,
         ordinal=pending.ordinal,

@@ -76,11 +76,18 @@ def redact(value: C) -> C:
         text = value.model_dump_json()
     except PydanticSerializationError:
         text = json.dumps(value.model_dump(mode="json"), ensure_ascii=False)  # half a character, from a model
-    if not any(hint in text for hint in _encoded()):
+    if not _hints_at_one(text):
         return value
     body = value.model_dump(mode="json")
     cleaned = {name: part if name == "kind" else _clean(part) for name, part in body.items()}
     return value if cleaned == body else type(value).model_validate(cleaned)
+
+
+def _hints_at_one(text: str) -> bool:
+    for hint in _encoded():  # noqa: SIM110 - a loop is twice as fast as any() here, and most events end in it
+        if hint in text:
+            return True
+    return False
 
 
 def redact_json(value: JsonValue) -> JsonValue:

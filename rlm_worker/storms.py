@@ -5,6 +5,7 @@ from collections import defaultdict
 
 from rlm_worker.contracts import JsonObject, canonical
 from rlm_worker.errors import NotAsked
+from rlm_worker.models.lately import Lately
 
 _SHORT = 2_000
 _NOISE = str.maketrans(dict.fromkeys(".,;:!?'\"`…", " "))
@@ -21,12 +22,13 @@ class StormWatch:
         self._similar = similar
         self._failing = failing
         self._keys: defaultdict[int, set[str]] = defaultdict(set)
+        self._schema = Lately(canonical)
         self._streak = 0
         self.storm = ""
 
     def count(self, key: str, *, schema: JsonObject, inputs: JsonObject) -> None:
         """Count a question, whether it is asked or answered from the record; equal ones count once."""
-        keys = self._keys[hash((canonical(schema), nearly(inputs)))]
+        keys = self._keys[hash((self._schema(schema), nearly(inputs)))]
         keys.add(key)
         if len(keys) >= self._similar:
             self.storm = self.storm or f"{len(keys)} predict() calls with nearly the same inputs"

@@ -142,9 +142,7 @@ class TraceWriter:
             record = link(event, seq=seq, at_ms=at_ms, prev=head)
             records.append(record)
             seq, head = seq + 1, record.hash
-        request = RecordRequest.model_construct(
-            job_id=self._job_id, fence=self._fence, records=tuple(records)
-        )
+        request = RecordRequest.made(job_id=self._job_id, fence=self._fence, records=tuple(records))
         self._send(request)
         self._seq, self._head = seq, head
         return group

@@ -212,7 +212,7 @@ class SqlTraces:
 
 def _to_record(found: sa.RowMapping) -> TraceRecord:
     # Its hash is checked where it matters; validating each value again would double the cost of a resume.
-    return TraceRecord.model_construct(
+    return TraceRecord.made(
         seq=found["seq"],
         at_ms=found["at_ms"],
         event=json.loads(found["body"]),

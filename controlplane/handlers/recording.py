@@ -135,6 +135,4 @@ def read_trace(desk: Desk, request: ReadTraceRequest) -> ReadTraceAnswer:
     with desk.store.read() as tx:
         guard(tx.leases.get(request.job_id), fence=request.fence, now_ms=tx.now_ms)
         found = tx.traces.read(request.job_id, after=request.after, limit=request.limit + 1)
-    return ReadTraceAnswer.model_construct(
-        records=tuple(found[: request.limit]), more=len(found) > request.limit
-    )
+    return ReadTraceAnswer.made(records=tuple(found[: request.limit]), more=len(found) > request.limit)

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from typing import Annotated, Any, Final
+from functools import cache
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -19,6 +20,27 @@ class Contract(BaseModel):
     """A value that crosses a process boundary."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
+
+    @classmethod
+    def made(cls, **fields: Any) -> Self:
+        """A value of parts that were checked before, and are not checked again."""
+        defaults, required = _fields(cls)
+        if not required <= fields.keys():
+            raise TypeError(f"{cls.__name__} lacks {', '.join(sorted(required - fields.keys()))}")
+        made = cls.__new__(cls)
+        object.__setattr__(made, "__dict__", {**defaults, **fields})
+        object.__setattr__(made, "__pydantic_fields_set__", set(fields))
+        object.__setattr__(made, "__pydantic_extra__", None)
+        object.__setattr__(made, "__pydantic_private__", None)
+        return made
+
+
+@cache
+def _fields(contract: type[Contract]) -> tuple[dict[str, Any], frozenset[str]]:
+    """Every field in its order with its default, and the names of those that have none."""
+    fields = contract.model_fields
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
+    return defaults, frozenset(name for name, field in fields.items() if field.is_required())
 
 
 class Event(Contract):

@@ -360,7 +360,7 @@ def link_hash(*, seq: int, at_ms: int, event: JsonObject, prev: str) -> str:
 def link(event: TraceEvent, *, seq: int, at_ms: int, prev: str) -> TraceRecord:
     """Append an event to a chain that ends in `prev`."""
     body = event.model_dump(mode="json")
-    return TraceRecord.model_construct(
+    return TraceRecord.made(
         seq=seq,
         at_ms=at_ms,
         event=body,

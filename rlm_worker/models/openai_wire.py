@@ -16,6 +16,7 @@ from rlm_worker.models.answers import Choice, closed_choice, label_probability, 
 from rlm_worker.models.errors import Malformed, ModelError, Refused, UnknownModel, Unreachable
 from rlm_worker.models.failures import error_for_status, excerpt
 from rlm_worker.models.http1 import CannotConnect, ConnectionBroke, HttpError, Origin, Pool, Response
+from rlm_worker.models.lately import Lately
 from rlm_worker.models.port import (
     Completion,
     Estimate,
@@ -88,6 +89,8 @@ class WireModel:
         self._head = _request_head(endpoint, self._secret)
         self._pool = Pool(endpoint.origin, size=max_connections)
         self._lacks: frozenset[str] = frozenset()
+        self._choice = Lately(closed_choice)
+        self._is_strict = Lately(is_strict)
 
     @property
     def name(self) -> str:
@@ -112,7 +115,7 @@ class WireModel:
         max_output_tokens: int,
         timeout_seconds: float,
     ) -> Completion:
-        choice = closed_choice(schema)
+        choice = self._choice(schema)
         try:
             async with asyncio.timeout(timeout_seconds):
                 response = await self._ask(
@@ -178,7 +181,7 @@ class WireModel:
         if self._temperature is not None and "temperature" not in self._lacks:
             body["temperature"] = self._temperature
         if schema is not None and "response_format" not in self._lacks:
-            form: JsonObject = {"name": "answer", "schema": schema, "strict": is_strict(schema)}
+            form: JsonObject = {"name": "answer", "schema": schema, "strict": self._is_strict(schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
         elif schema is not None:
             rule = f"Answer with JSON only, following this JSON Schema: {to_json(schema).decode()}"
