@@ -6,15 +6,18 @@ from collections.abc import Iterator, Sequence
 import sqlalchemy as sa
 
 from controlplane.adapters import long_texts, schema
-from controlplane.adapters.driver_insert import DriverInsert, Row
+from controlplane.adapters.driver_sql import DriverSql, Row
 from controlplane.errors import Tampered
 from rlm_worker.contracts import JsonObject, TraceRecord
 
 _TRACE, _TEXT = schema.trace_event, schema.trace_text
 _COLUMNS = ("job_id", "seq", "kind", "at_ms", "body", "prev", "hash", "texts")
-_ADD_EVENTS = DriverInsert(_TRACE, _COLUMNS)
-_ADD_TEXTS = DriverInsert(_TEXT, ("mark", "content"), keep_known=True)
+_ADD_EVENTS = DriverSql(sa.insert(_TRACE), _COLUMNS)
+#: A text that is there already is left as it is; whether it is still what its mark says is for whoever verifies.
+_ADD_TEXTS = DriverSql(sa.insert(_TEXT), ("mark", "content"), ending=" ON CONFLICT DO NOTHING")
 _GET_TEXTS = sa.select(_TEXT).where(_TEXT.c.mark.in_(sa.bindparam("marks", expanding=True)))
+# ASCII only: the database's text has no place for half a surrogate pair. Made once, and JSON values hold no circles.
+_encode = json.JSONEncoder(check_circular=False).encode
 #: Events read at once where a whole trace is: they and their texts are in memory together.
 _PAGE = 200
 #: Parameters of one statement; databases take some tens of thousands.
@@ -29,8 +32,8 @@ class SqlTraces:
         kept: dict[str, bytes] = {}
         rows = [_to_row(job_id, record, kept) for record in records]
         if kept:
-            _ADD_TEXTS(self._connection, list(kept.items()))
-        _ADD_EVENTS(self._connection, rows)
+            _ADD_TEXTS.many(self._connection, list(kept.items()))
+        _ADD_EVENTS.many(self._connection, rows)
 
     def read(self, job_id: str, *, after: int, limit: int) -> list[TraceRecord]:
         return self._records(self._page(job_id, after=after, limit=limit))
@@ -57,7 +60,11 @@ class SqlTraces:
             for found in page:
                 texts.check(found)
                 record = _to_record(found, texts)
-                if (record.kind, *_stored(record.event, {})) != (found["kind"], found["body"], found["texts"]):
+                if (record.kind, *_stored(record.event, {})) != (
+                    found["kind"],
+                    found["body"],
+                    found["texts"],
+                ):
                     raise Tampered(f"{_place(found)}: its text was changed")
                 yield record
             after += len(page)
@@ -118,8 +125,7 @@ def _place(found: sa.RowMapping) -> str:
 
 def _stored(event: JsonObject, kept: dict[str, bytes]) -> tuple[str, str | None]:
     """Body and marks of an event's row; its long texts go into `kept`."""
-    # ASCII only: the database's text has no place for half a surrogate pair.
-    whole = json.dumps(event)
+    whole = _encode(event)
     if len(whole) <= long_texts.LARGE:
         return whole, None
     apart: dict[str, bytes] = {}
@@ -127,7 +133,7 @@ def _stored(event: JsonObject, kept: dict[str, bytes]) -> tuple[str, str | None]
     if not apart:
         return whole, None
     kept.update(apart)
-    return json.dumps(left), " ".join(apart)
+    return _encode(left), " ".join(apart)
 
 
 def _to_row(job_id: str, record: TraceRecord, kept: dict[str, bytes]) -> Row:
