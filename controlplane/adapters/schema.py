@@ -147,7 +147,18 @@ trace_event = sa.Table(
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("prev", _HASH, nullable=False),
     sa.Column("hash", _HASH, nullable=False),
+    #: Marks of the long texts that `body` refers to; NULL: it holds them itself.
+    sa.Column("texts", sa.Text),
     sqlite_with_rowid=False,
+)
+
+#: Long texts of trace events, each once for all jobs, under the hash of its bytes. Bytes, because no text type of a database
+#: takes every text of a trace: half a surrogate pair, a zero.
+trace_text = sa.Table(
+    "trace_text",
+    metadata,
+    sa.Column("mark", _HASH, primary_key=True),
+    sa.Column("content", sa.LargeBinary, nullable=False),
 )
 
 budget = sa.Table(

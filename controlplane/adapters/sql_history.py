@@ -1,7 +1,7 @@
-"""Rows of tasks, their events, receipts and checkpoints, and of traces. Append-only, but for the head of each chain."""
+"""Rows of tasks, their events, receipts and checkpoints. Append-only, but for the head of each chain."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,13 +12,9 @@ from controlplane.domain.receipts import Link
 from controlplane.domain.task import Step, TaskState
 from controlplane.errors import Tampered, VersionConflict
 from controlplane.ports import ReceiptRow, TaskRow
-from rlm_worker.contracts import TraceRecord
 
-_TASK, _EVENT, _RECEIPT, _TRACE = schema.task, schema.event, schema.receipt, schema.trace_event
-_CHECKPOINT = schema.checkpoint
+_TASK, _EVENT, _RECEIPT, _CHECKPOINT = schema.task, schema.event, schema.receipt, schema.checkpoint
 _GET_TASK = sa.select(_TASK).where(_TASK.c.task_id == sa.bindparam("wanted"))
-_ADD_TRACE = sa.insert(_TRACE)
-_PAGE = 1_000
 
 
 def task_to_json(state: TaskState) -> dict[str, Any]:
@@ -141,81 +137,3 @@ class SqlHistory:
         )
         found = self._connection.execute(query).mappings().first()
         return None if found is None else (found["seq"], json.loads(found["state"]), found["digest"])
-
-
-class SqlTraces:
-    def __init__(self, connection: sa.Connection) -> None:
-        self._connection = connection
-
-    def append(self, job_id: str, records: Sequence[TraceRecord]) -> None:
-        self._connection.execute(
-            _ADD_TRACE,
-            [
-                {
-                    "job_id": job_id,
-                    "seq": record.seq,
-                    "kind": record.event["kind"],
-                    "at_ms": record.at_ms,
-                    # ASCII only: the database's text has no place for half a surrogate pair.
-                    "body": json.dumps(record.event),
-                    "prev": record.prev,
-                    "hash": record.hash,
-                }
-                for record in records
-            ],
-        )
-
-    def read(self, job_id: str, *, after: int, limit: int) -> list[TraceRecord]:
-        return [_to_record(found) for found in self._page(job_id, after=after, limit=limit)]
-
-    def last(self, job_id: str, *, kind: str) -> TraceRecord | None:
-        query = (
-            sa.select(_TRACE)
-            .where(_TRACE.c.job_id == job_id, _TRACE.c.kind == kind)
-            .order_by(_TRACE.c.seq.desc())
-            .limit(1)
-        )
-        found = self._connection.execute(query).mappings().first()
-        return None if found is None else _to_record(found)
-
-    def of_kind(self, job_id: str, *, kind: str) -> list[TraceRecord]:
-        query = (
-            sa.select(_TRACE).where(_TRACE.c.job_id == job_id, _TRACE.c.kind == kind).order_by(_TRACE.c.seq)
-        )
-        return [_to_record(found) for found in self._connection.execute(query).mappings()]
-
-    def checked(self, job_id: str) -> Iterator[TraceRecord]:
-        after = 0
-        while page := self._page(job_id, after=after, limit=_PAGE):
-            for found in page:
-                try:
-                    record = _to_record(found)
-                    whole = json.dumps(record.event) == found["body"] and record.kind == found["kind"]
-                except (ValueError, KeyError, TypeError) as error:
-                    raise Tampered(
-                        f"trace of {job_id}, event {found['seq']}: its text was changed"
-                    ) from error
-                if not whole:
-                    raise Tampered(f"trace of {job_id}, event {found['seq']}: its text was changed")
-                yield record
-            after += len(page)
-
-    def _page(self, job_id: str, *, after: int, limit: int) -> Sequence[sa.RowMapping]:
-        query = (
-            sa.select(_TRACE)
-            .where(_TRACE.c.job_id == job_id, _TRACE.c.seq >= after)
-            .order_by(_TRACE.c.seq)
-            .limit(limit)
-        )
-        return self._connection.execute(query).mappings().all()
-
-
-def _to_record(found: sa.RowMapping) -> TraceRecord:
-    # Its hash is checked where it matters; validating each value again would double the cost of a resume.
-    return TraceRecord.made(
-        seq=found["seq"],
-        at_ms=found["at_ms"],
-        event=json.loads(found["body"]),
-        prev=found["prev"],
-        hash=found["hash"],
-    )

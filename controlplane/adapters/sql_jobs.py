@@ -8,15 +8,27 @@ from typing import Any
 import sqlalchemy as sa
 
 from controlplane.adapters import schema
+from controlplane.adapters.driver_sql import DriverSql
 from controlplane.domain.budget import Account, Amounts, Limits
 from controlplane.domain.ids import Fence
 from controlplane.domain.job_state import JobState, Parked, Stop
 from controlplane.domain.lease import Lease
 from controlplane.ports import JobRow
 
+Columns = Mapping[str, Any]
 _JOB, _LEASE, _ATTEMPT, _WORKER = schema.job, schema.lease, schema.attempt, schema.worker
-_GET_JOB = sa.select(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
 _SAVE_JOB = sa.update(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
+_GET_JOB = DriverSql(sa.select(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted")))
+_GET_LEASE = DriverSql(sa.select(_LEASE).where(_LEASE.c.job_id == sa.bindparam("wanted")))
+_SAVE_RECORDED = DriverSql(
+    _SAVE_JOB.values(
+        account=sa.bindparam("account"),
+        trace_events=sa.bindparam("trace_events"),
+        trace_head=sa.bindparam("trace_head"),
+        updated_ms=sa.bindparam("updated_ms"),
+        recorded_ms=sa.bindparam("recorded_ms"),
+    )
+)
 _STATE_COLUMNS = (
     "job_id",
     "task_id",
@@ -45,6 +57,30 @@ _ROW_COLUMNS = (
     "result",
     "receipt_id",
 )
+
+
+class _Accounts:
+    """The last accounts that were saved, by their text: with hundreds of open holds it is long, and the next group of a job
+    meets the account that the last one left. An account is a value, so that it does not matter who saved it.
+    """
+
+    _MOST = 64
+
+    def __init__(self) -> None:
+        self._known: dict[str, Account] = {}
+
+    def text(self, account: Account) -> str:
+        text = account_to_text(account)
+        if len(self._known) >= self._MOST:
+            self._known = {}
+        self._known[text] = account
+        return text
+
+    def read(self, text: str) -> Account:
+        return self._known.get(text) or account_from_text(text)
+
+
+_ACCOUNTS = _Accounts()
 
 
 def account_to_text(account: Account) -> str:
@@ -96,7 +132,7 @@ def _parked_columns(parked: Parked | None) -> dict[str, Any]:
     return {"parked": json.dumps(said), "not_before_ms": parked.not_before_ms}
 
 
-def _parked_from(found: sa.RowMapping) -> Parked | None:
+def _parked_from(found: Columns) -> Parked | None:
     if found["parked"] is None:
         return None
     return Parked(**json.loads(found["parked"]), not_before_ms=found["not_before_ms"])
@@ -113,16 +149,17 @@ def _to_columns(row: JobRow) -> dict[str, Any]:
     return columns
 
 
-def _to_row(found: sa.RowMapping) -> JobRow:
+def _to_row(found: Columns) -> JobRow:
+    columns = {name: found[name] for name in _STATE_COLUMNS}
     state = JobState(
-        **{name: found[name] for name in _STATE_COLUMNS},
+        **{**columns, "is_leased": bool(found["is_leased"])},
         stop=_stop_from_text(found["stop"]),
         parked=_parked_from(found),
     )
     return JobRow(
         state=state,
         **{name: found[name] for name in _ROW_COLUMNS},
-        account=account_from_text(found["account"]),
+        account=_ACCOUNTS.read(found["account"]),
         tenant_hold=None if found["tenant_hold"] is None else Amounts(*json.loads(found["tenant_hold"])),
         tenant_settled=Amounts(*json.loads(found["tenant_settled"] or "[]")),
     )
@@ -134,8 +171,8 @@ class SqlJobs:
         self._now_ms = now_ms
 
     def get(self, job_id: str) -> JobRow | None:
-        found = self._connection.execute(_GET_JOB, {"wanted": job_id}).mappings().first()
-        return None if found is None else _to_row(found)
+        found = _GET_JOB.first(self._connection, {"wanted": job_id})
+        return None if found is None else _to_row(dict(zip(_JOB.c.keys(), found, strict=True)))
 
     def spec(self, job_id: str) -> str:
         query = sa.select(schema.job_spec.c.spec).where(schema.job_spec.c.job_id == job_id)
@@ -149,6 +186,17 @@ class SqlJobs:
     def save(self, row: JobRow) -> None:
         columns = _to_columns(row)
         self._connection.execute(_SAVE_JOB, {**columns, "wanted": columns.pop("job_id")})
+
+    def save_recorded(self, row: JobRow) -> None:
+        columns = {
+            "wanted": row.state.job_id,
+            "account": _ACCOUNTS.text(row.account),
+            "trace_events": row.trace_events,
+            "trace_head": row.trace_head,
+            "updated_ms": row.updated_ms,
+            "recorded_ms": row.recorded_ms,
+        }
+        _SAVE_RECORDED.one(self._connection, columns)
 
     def with_prefix(self, prefix: str, *, limit: int) -> list[str]:
         query = sa.select(_JOB.c.job_id).where(_JOB.c.job_id.startswith(prefix, autoescape=True)).limit(limit)
@@ -210,7 +258,7 @@ class SqlJobs:
 LEASE_FIELDS = tuple(each.name for each in fields(Lease))
 
 
-def to_lease(found: sa.RowMapping | Mapping[str, Any]) -> Lease:
+def to_lease(found: Columns) -> Lease:
     return Lease(**{**found, "fence": Fence(found["fence"])})
 
 
@@ -220,8 +268,8 @@ class SqlLeases:
         self._now_ms = now_ms
 
     def get(self, job_id: str) -> Lease | None:
-        found = self._connection.execute(_GET_LEASE, {"wanted": job_id}).mappings().first()
-        return None if found is None else to_lease(found)
+        found = _GET_LEASE.first(self._connection, {"wanted": job_id})
+        return None if found is None else to_lease(dict(zip(_LEASE.c.keys(), found, strict=True)))
 
     def put(self, lease: Lease) -> None:
         self._connection.execute(sa.insert(_LEASE), asdict(lease))
@@ -274,6 +322,3 @@ class SqlLeases:
         if known.rowcount == 0:
             row = {"worker_id": worker_id, "first_seen_ms": self._now_ms, "last_seen_ms": self._now_ms}
             self._connection.execute(sa.insert(_WORKER), row)
-
-
-_GET_LEASE = sa.select(_LEASE).where(_LEASE.c.job_id == sa.bindparam("wanted"))

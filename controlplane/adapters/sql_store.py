@@ -12,8 +12,9 @@ from controlplane.adapters import sqlite
 from controlplane.adapters.migrate import migrate
 from controlplane.adapters.private_files import make_file
 from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlOutbox, SqlSteers
-from controlplane.adapters.sql_history import SqlHistory, SqlTasks, SqlTraces
+from controlplane.adapters.sql_history import SqlHistory, SqlTasks
 from controlplane.adapters.sql_jobs import LEASE_FIELDS, SqlJobs, SqlLeases, to_lease
+from controlplane.adapters.sql_traces import SqlTraces
 from controlplane.errors import Unavailable
 from controlplane.notice import Notice
 from controlplane.ports import (

@@ -4,13 +4,12 @@
     {"blob": SHA256, "text": "…"}                       a long text, once, before the first event that holds it
     {"seq": 0, "at_ms": …, "event": {…}, "prev": "…", "hash": "…"}
 
-In an event `{"$blob": SHA256}` stands for the text; put back, every hash of the chain holds. Reading and writing hold one
-event at a time; long texts wait in a temporary file.
+In an event a reference stands for the text (see long_texts); put back, every hash of the chain holds. Reading and writing
+hold one event at a time; long texts wait in a temporary file.
 """
 
 import contextlib
 import gzip
-import hashlib
 import json
 import os
 import tempfile
@@ -20,14 +19,12 @@ from typing import IO, Any, Literal, Self
 
 from pydantic import ValidationError
 
+from controlplane.adapters.long_texts import mark_of, packed, to_bytes, to_text, unpacked
 from controlplane.errors import InvalidRequest, Tampered
 from rlm_worker.contracts import JobResult, JobSpec, TraceRecord, digest
 from rlm_worker.contracts.base import Contract, Count, JsonObject, Sha256
 from rlm_worker.contracts.trace import GENESIS, BrokenChain, check_link
 
-#: Texts longer than this are kept apart.
-LARGE = 4_096
-_BLOB, _JSON = "$blob", "$json"
 _LINE_BYTES = 256 << 20
 
 
@@ -67,12 +64,12 @@ def _write_lines(lines: IO[bytes], header: TraceHeader, records: Iterable[TraceR
     _write_line(lines, header.model_dump(mode="json"))
     known: set[bytes] = set()
     for record in records:
-        kept: dict[str, str] = {}
+        kept: dict[str, bytes] = {}
         event = packed(record.event, kept)
-        for mark, text in kept.items():
+        for mark, content in kept.items():
             if bytes.fromhex(mark) not in known:
                 known.add(bytes.fromhex(mark))
-                _write_line(lines, {"blob": mark, "text": text})
+                _write_line(lines, {"blob": mark, "text": to_text(content)})
         place = {"seq": record.seq, "at_ms": record.at_ms, "event": event}
         _write_line(lines, {**place, "prev": record.prev, "hash": record.hash})
 
@@ -80,29 +77,6 @@ def _write_lines(lines: IO[bytes], header: TraceHeader, records: Iterable[TraceR
 def _write_line(lines: IO[bytes], document: Any) -> None:
     # ASCII only, so that half a surrogate pair survives.
     lines.write(json.dumps(document, separators=(",", ":")).encode() + b"\n")
-
-
-def packed(part: Any, kept: dict[str, str]) -> Any:
-    """The value with its long texts replaced by their hashes; the texts go into `kept`."""
-    if isinstance(part, str) and len(part) > LARGE:
-        return {_BLOB: _keep(part, kept)}
-    if isinstance(part, list):
-        return [packed(item, kept) for item in part]
-    if isinstance(part, dict):
-        if _BLOB in part or _JSON in part:
-            return {_JSON: _keep(json.dumps(part), kept)}
-        return {name: packed(item, kept) for name, item in part.items()}
-    return part
-
-
-def _keep(text: str, kept: dict[str, str]) -> str:
-    mark = _mark(text)
-    kept[mark] = text
-    return mark
-
-
-def _mark(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class TraceFile:
@@ -177,34 +151,23 @@ class TraceFile:
 
     def _take_text(self, document: JsonObject) -> None:
         text = document["text"]
-        if not isinstance(text, str) or _mark(text) != document["blob"]:
+        content = to_bytes(text) if isinstance(text, str) else b""
+        if not isinstance(text, str) or mark_of(content) != document["blob"]:
             raise Tampered(f"{self._where()}: a text does not match its hash. It is refused.")
-        content = text.encode("utf-8", "surrogatepass")
         place = self._texts.seek(0, os.SEEK_END)
         self._texts.write(content)
-        self._places[bytes.fromhex(_mark(text))] = (place, len(content))
+        self._places[bytes.fromhex(mark_of(content))] = (place, len(content))
 
     def _record(self, document: Any) -> TraceRecord:
         try:
-            return TraceRecord.model_validate({**document, "event": self._unpacked(document["event"])})
+            return TraceRecord.model_validate({**document, "event": unpacked(document["event"], self._text)})
         except (ValidationError, KeyError, TypeError, ValueError):
             raise Tampered(f"{self._where()} is not a trace record: the trace was changed or cut.") from None
-
-    def _unpacked(self, part: Any) -> Any:
-        if isinstance(part, list):
-            return [self._unpacked(item) for item in part]
-        if not isinstance(part, dict):
-            return part
-        if set(part) == {_BLOB}:
-            return self._text(part[_BLOB])
-        if set(part) == {_JSON}:
-            return json.loads(self._text(part[_JSON]))
-        return {name: self._unpacked(item) for name, item in part.items()}
 
     def _text(self, mark: str) -> str:
         place, length = self._places[bytes.fromhex(mark)]
         self._texts.seek(place)
-        return self._texts.read(length).decode("utf-8", "surrogatepass")
+        return to_text(self._texts.read(length))
 
 
 def verified(trace: TraceFile) -> Iterator[TraceRecord]:

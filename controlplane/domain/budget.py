@@ -1,8 +1,9 @@
 """Budgets: hold before a call leaves, settle what it cost, release the rest. Pure arithmetic, in whole units."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from controlplane.errors import OverBudget
@@ -37,8 +38,21 @@ class Limits:
     tokens: int | None = None
     cost_nano_usd: int | None = None
 
+    def allow(self, used: Sequence[int]) -> bool:
+        """Whether every figure, in the order of Amounts, is within its limit."""
+        subcalls, input_tokens, output_tokens, cost = used
+        return not (
+            (self.subcalls is not None and subcalls > self.subcalls)
+            or (self.input_tokens is not None and input_tokens > self.input_tokens)
+            or (self.output_tokens is not None and output_tokens > self.output_tokens)
+            or (self.tokens is not None and input_tokens + output_tokens > self.tokens)
+            or (self.cost_nano_usd is not None and cost > self.cost_nano_usd)
+        )
+
     def exceeded_by(self, used: Amounts) -> str:
         """Name the first dimension that `used` passes, with both figures; empty when none is."""
+        if self.allow(used):
+            return ""
         figures: tuple[tuple[str, int | Decimal | None, int | Decimal], ...] = (
             ("subcalls", self.subcalls, used.subcalls),
             ("input_tokens", self.input_tokens, used.input_tokens),
@@ -47,15 +61,13 @@ class Limits:
             ("cost_usd", usd(self.cost_nano_usd), used.cost_nano_usd / NANO),
         )
         return next(
-            (
-                f"{name}: {total} of {limit}"
-                for name, limit, total in figures
-                if limit is not None and total > limit
-            ),
-            "",
+            f"{name}: {total} of {limit}"
+            for name, limit, total in figures
+            if limit is not None and total > limit
         )
 
 
+@lru_cache(maxsize=1_024)
 def nano_usd(cost_usd: str | Decimal | None) -> int:
     """Money in whole billionths, rounded up so that nothing is ever counted too low."""
     return 0 if cost_usd is None else int((Decimal(cost_usd) * NANO).to_integral_value(ROUND_CEILING))
@@ -182,12 +194,12 @@ def closed(account: Account) -> Account:
 
 
 class _Meter:
-    """The running totals while one set of events is folded."""
+    """The running totals while one set of events is folded: every recorded call passes here, so they are plain numbers."""
 
     def __init__(self, account: Account) -> None:
         self._before = account
-        self._spent = account.spent
-        self._held = account.held
+        self._spent = list(account.spent)
+        self._held = list(account.held)
         self._open = dict(account.open)
         self._is_priced = account.is_priced
         self._iterations = account.iterations
@@ -216,8 +228,10 @@ class _Meter:
             self._close(ordinal, spent=self._open[ordinal])
         amount = _amounts(wanted, subcalls=wanted["subcalls"])
         self._open[ordinal] = amount
-        self._held = self._held.plus(amount)
-        if passed := limits.exceeded_by(self._spent.plus(self._held)):
+        _add(self._held, amount)
+        used = [spent + held for spent, held in zip(self._spent, self._held, strict=True)]
+        if not limits.allow(used):
+            passed = limits.exceeded_by(Amounts(*used))
             raise OverBudget(f"the hold of call {ordinal} would pass the job's limit of {passed}")
 
     def _settle(self, ordinal: int, spend: dict[str, Any]) -> None:
@@ -234,14 +248,16 @@ class _Meter:
             self._is_priced = False
 
     def _close(self, ordinal: int, *, spent: Amounts) -> None:
-        self._held = self._held.minus(self._open.pop(ordinal, NOTHING))
-        self._spent = self._spent.plus(spent)
+        released = self._open.pop(ordinal, None)
+        if released is not None:
+            _take(self._held, released)
+        _add(self._spent, spent)
 
     def account(self) -> Account:
         return Account(
             limits=self._before.limits,
-            spent=self._spent,
-            held=self._held,
+            spent=Amounts(*self._spent),
+            held=Amounts(*self._held),
             open=self._open,
             is_priced=self._is_priced,
             iterations=self._iterations,
@@ -251,3 +267,19 @@ class _Meter:
 
 def _amounts(figures: dict[str, Any], *, subcalls: int) -> Amounts:
     return Amounts(subcalls, figures["input_tokens"], figures["output_tokens"], nano_usd(figures["cost_usd"]))
+
+
+def _add(total: list[int], amount: Amounts) -> None:
+    subcalls, input_tokens, output_tokens, cost = amount
+    total[0] += subcalls
+    total[1] += input_tokens
+    total[2] += output_tokens
+    total[3] += cost
+
+
+def _take(total: list[int], amount: Amounts) -> None:
+    subcalls, input_tokens, output_tokens, cost = amount
+    total[0] -= subcalls
+    total[1] -= input_tokens
+    total[2] -= output_tokens
+    total[3] -= cost

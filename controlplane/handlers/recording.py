@@ -104,7 +104,7 @@ def _enter_job_events(
     commands += [
         _stop_command(record.event, fence=fence, at_ms=tx.now_ms) for record in fresh if record.kind in _STOPS
     ]
-    tx.jobs.save(row)
+    tx.jobs.save_recorded(row)
     rows: tuple[JobRow, TaskRow] | None = None
     for command in commands:
         events: list[JobEvent] = job.decide(rows[0].state if rows else row.state, command)

@@ -49,8 +49,10 @@ class Event(Contract):
     node: str = ""
 
 
-# Made once: building an encoder costs as much as encoding a small event.
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+# Made once: building an encoder costs as much as encoding a small event. JSON values hold no circles, so none is looked for.
+_encode = json.JSONEncoder(
+    sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
+).encode
 
 
 def canonical(value: Any) -> bytes:

@@ -1,0 +1,83 @@
+"""The few statements that run with every group of recorded events, handed to the driver itself: SQLAlchemy looks at each value again."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.sql.compiler import SQLCompiler
+
+Row = tuple[Any, ...]
+Statement = sa.Select[Any] | sa.Insert | sa.Update
+
+
+class DriverSql:
+    """A statement in the words of the connection's driver, made once. Values go as they are and come back as the driver gives them."""
+
+    def __init__(
+        self, statement: Statement, columns: Sequence[str] | None = None, *, ending: str = ""
+    ) -> None:
+        """`columns`: those that an INSERT fills, in the order of its rows."""
+        self._statement = statement
+        self._columns = None if columns is None else list(columns)
+        self._ending = ending
+        self._made: dict[str, tuple[str, list[str] | None]] = {}
+
+    def first(self, connection: sa.Connection, values: Mapping[str, Any]) -> Row | None:
+        """The first row that a SELECT finds."""
+        statement, order = self._for(connection.dialect)
+        row: Row | None = _run(
+            connection,
+            statement,
+            lambda cursor: cursor.execute(statement, _in_order(values, order)),
+            lambda cursor: cursor.fetchone(),
+        )
+        return row
+
+    def one(self, connection: sa.Connection, values: Mapping[str, Any]) -> None:
+        """Change what these values say."""
+        statement, order = self._for(connection.dialect)
+        _run(connection, statement, lambda cursor: cursor.execute(statement, _in_order(values, order)))
+
+    def many(self, connection: sa.Connection, rows: list[Row]) -> None:
+        """Insert rows."""
+        statement, order = self._for(connection.dialect)
+        assert self._columns is not None
+        given: list[Any] = rows
+        if order is None:
+            given = [dict(zip(self._columns, row, strict=True)) for row in rows]
+        else:
+            assert order == self._columns, "the values of a row stand in the order of its table"
+        _run(connection, statement, lambda cursor: cursor.executemany(statement, given))
+
+    def _for(self, dialect: sa.Dialect) -> tuple[str, list[str] | None]:
+        """The statement, and the order of its values; None where the driver takes them by name."""
+        if dialect.name not in self._made:
+            compiled = self._statement.compile(dialect=dialect, column_keys=self._columns)
+            assert isinstance(compiled, SQLCompiler)
+            order = None if compiled.positiontup is None else list(compiled.positiontup)
+            self._made[dialect.name] = (str(compiled) + self._ending, order)
+        return self._made[dialect.name]
+
+
+def _in_order(values: Mapping[str, Any], order: list[str] | None) -> Any:
+    return dict(values) if order is None else tuple(values[name] for name in order)
+
+
+def _run(
+    connection: sa.Connection,
+    statement: str,
+    act: Callable[[Any], object],
+    fetch: Callable[[Any], Any] = lambda _: None,
+) -> Any:
+    """Whatever the driver raises is raised as SQLAlchemy would."""
+    errors: type[Exception] = connection.dialect.loaded_dbapi.Error  # type: ignore[assignment]
+    cursor = connection.connection.cursor()
+    try:
+        act(cursor)
+        return fetch(cursor)
+    except errors as error:
+        raise sa.exc.DBAPIError.instance(
+            statement, None, error, errors, dialect=connection.dialect
+        ) from error
+    finally:
+        cursor.close()
