@@ -45,12 +45,17 @@ class EvidenceRoom:
         snapshot: bool = False,
         artifacts_of: ArtifactsOf | None = None,
     ) -> tuple[StagedEvidence, ...]:
-        """Take stock of sources. What lies on this machine costs the same for a byte and for a gigabyte."""
+        """Take stock of sources. What lies on this machine costs the same for a byte and for a gigabyte.
+
+        What is kept of them, and every manifest, is on the disk before a job can refer to it.
+        """
         intake = Intake(self._folder / "brought", self._store, artifacts_of=artifacts_of)
         taken: set[str] = set()
-        return tuple(
+        staged = tuple(
             self._stage(intake.bring(_source(source), snapshot=snapshot), taken) for source in sources
         )
+        self._store.sync()
+        return staged
 
     def _stage(self, placed: Placed, taken: set[str]) -> StagedEvidence:
         place, kind, entries = placed.surveyed or survey(placed.place)

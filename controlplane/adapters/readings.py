@@ -91,6 +91,7 @@ class ReadingRoom:
         facts = self._look(found)
         forms = {} if found.is_plain else self._forms(found, facts)
         reading = self._write(found, facts, forms)
+        self._store.sync()
         if not any(fact.note.startswith(_FAILED) for fact in facts.values()):
             # What failed for want of a library or a sandbox may go well the next time.
             replace_file(known, reading.model_dump_json().encode())
@@ -177,10 +178,12 @@ class ReadingRoom:
         if not documents:
             return []
         with self._store.draft() as draft:
-            return [
+            made = [
                 ("" if form.file is None else self._store.keep_file(form.file).digest, form.facts)
                 for form in self._convert(documents, draft)
             ]
+        self._store.sync()
+        return made
 
     def _write(self, found: Found, facts: dict[str, FileFacts], forms: dict[str, str]) -> Reading:
         names = {
@@ -201,6 +204,7 @@ class ReadingRoom:
         place = self._folder / mark
         if not place.is_dir():
             self._place(place, encoded, {names[below]: forms[below] for below in forms})
+        self._store.owe(place / INDEX, place, place.parent)
         return Reading(location=str(place.resolve()), digest=mark)
 
     def _place(self, place: Path, index: bytes, texts: dict[str, str]) -> None:
