@@ -187,7 +187,7 @@ def _manifest_entry(
         path=f"{ref.name}/{path}" if path else ref.name,
         kind=kind,
         size_bytes=size,
-        digest=content,
+        digest=content or facts.digest or None,
         encoding=facts.encoding or ("utf-8" if is_text else None),
         rows=facts.rows,
         pages=len(facts.pages) or None,

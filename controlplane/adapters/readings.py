@@ -18,7 +18,7 @@ _CONVERTED = 2_000
 _CONVERTED_BYTES = 512 << 20
 _LARGEST = 64 << 20
 #: Changes when the same evidence gives another index or another text form.
-_VERSION = 1
+_VERSION = 2
 
 #: Kinds that have a text form, and how it is made.
 _HOW = {
@@ -137,7 +137,7 @@ class ReadingRoom:
             if known is None and told[0]:
                 self._remember(wanted[below], content, told)
             text, form = told
-            facts[below] = _merged(facts.get(below, FileFacts()), form)
+            facts[below] = _merged(facts.get(below, FileFacts()), form, content=content)
             if text and wanted[below].how in _PACKED:
                 facts[below] = facts[below].model_copy(update={"kind": _packed_kind(wanted[below].path.name)})
             if text:
@@ -254,7 +254,7 @@ def _note(facts: dict[str, FileFacts], below: str, text: str) -> None:
     facts[below] = facts.get(below, FileFacts()).model_copy(update={"note": text})
 
 
-def _merged(known: FileFacts, form: FileFacts) -> FileFacts:
+def _merged(known: FileFacts, form: FileFacts, *, content: str) -> FileFacts:
     """What the conversion says, beside the kind; a text form is UTF-8, whatever the document was."""
     encoding = known.encoding if form.note.startswith(_FAILED) else None
-    return form.model_copy(update={"kind": known.kind, "encoding": encoding})
+    return form.model_copy(update={"kind": known.kind, "encoding": encoding, "digest": content})

@@ -24,6 +24,8 @@ class Facts:
     #: Path of the text form; empty: the document is read as it is.
     text: str = ""
     note: str = ""
+    #: SHA-256 of the file itself, where the host has read it.
+    digest: str = ""
 
 
 UNTOLD = Facts()
