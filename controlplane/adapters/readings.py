@@ -52,8 +52,14 @@ class TextForm:
     facts: FileFacts
 
 
-#: Makes text forms in a sandbox, in a folder that is thrown away afterwards.
-Convert = Callable[[Sequence[Document], Path], list[TextForm]]
+#: Told of each document as it is done: how many are, of how many, and its name.
+OnConverted = Callable[[int, int, str], None]
+#: Makes text forms in a sandbox, in a folder that is thrown away afterwards; tells the number of each that is done.
+Convert = Callable[[Sequence[Document], Path, Callable[[int], None]], list[TextForm]]
+
+
+def unheard(_done: int, _total: int, _name: str) -> None:
+    """Nobody listens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +73,7 @@ class Found:
     key: str
     notes: tuple[str, ...] = ()
     is_plain: bool = False
+    on_converted: OnConverted = unheard
 
     def path_of(self, below: str) -> Path:
         return self.place / below if below else self.place
@@ -121,9 +128,11 @@ class ReadingRoom:
                 continue
             left -= size
             wanted[below] = Document(path=found.path_of(below), how=how)
-        return self._converted(wanted, facts) if wanted else {}
+        return self._converted(wanted, facts, found.on_converted) if wanted else {}
 
-    def _converted(self, wanted: dict[str, Document], facts: dict[str, FileFacts]) -> dict[str, str]:
+    def _converted(
+        self, wanted: dict[str, Document], facts: dict[str, FileFacts], on_converted: OnConverted
+    ) -> dict[str, str]:
         if self._convert is None:
             for below in wanted:
                 _note(facts, below, "not converted: there is no sandbox here in which it could be")
@@ -131,7 +140,7 @@ class ReadingRoom:
         forms: dict[str, str] = {}
         kept = dict(self._all_kept(wanted, facts))
         missing = [below for below, (_, known) in kept.items() if known is None]
-        made = self._make([wanted[below] for below in missing])
+        made = self._make([wanted[below] for below in missing], on_converted)
         for below, (content, known) in kept.items():
             told = known or made[missing.index(below)]
             if known is None and told[0]:
@@ -173,14 +182,20 @@ class ReadingRoom:
         body = {"text": told[0], "facts": told[1].model_dump(mode="json")}
         replace_file(self._record(document, content), json.dumps(body).encode())
 
-    def _make(self, documents: list[Document]) -> list[tuple[str, FileFacts]]:
+    def _make(self, documents: list[Document], on_converted: OnConverted) -> list[tuple[str, FileFacts]]:
         assert self._convert is not None
         if not documents:
             return []
+        done: list[int] = []
+
+        def tell(number: int) -> None:
+            done.append(number)
+            on_converted(len(done), len(documents), documents[number].path.name)
+
         with self._store.draft() as draft:
             made = [
                 ("" if form.file is None else self._store.keep_file(form.file).digest, form.facts)
-                for form in self._convert(documents, draft)
+                for form in self._convert(documents, draft, tell)
             ]
         self._store.sync()
         return made

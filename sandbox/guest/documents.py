@@ -156,7 +156,7 @@ class Document:
     def sha256(self) -> str:
         """The hash of the file itself, read once when you first ask."""
         if not self._sha256:
-            self._sha256 = self._facts.digest or hashlib.sha256(self.raw).hexdigest()
+            self._sha256 = hashlib.sha256(self.raw).hexdigest()
         return self._sha256
 
     @property

@@ -24,8 +24,6 @@ class Facts:
     #: Path of the text form; empty: the document is read as it is.
     text: str = ""
     note: str = ""
-    #: SHA-256 of the file itself, where the host has read it.
-    digest: str = ""
 
 
 UNTOLD = Facts()
