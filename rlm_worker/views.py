@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from rlm_worker import listing
-from rlm_worker.cells import shown_evidence
 from rlm_worker.contracts import JobSpec, JsonObject, digest
 from rlm_worker.drivers.driver import Step, View
 from rlm_worker.drivers.recording import notices_at
@@ -31,8 +30,8 @@ def make_view(
         output_schema=spec.output_schema,
         iteration=iteration,
         history=tuple(step for step in history if step.iteration > covered),
-        evidence=listing.pieces(shown_evidence(spec)),
-        documents=listing.documents(shown_evidence(spec)),
+        evidence=listing.pieces(spec.input_artifacts),
+        documents=listing.documents(spec.input_artifacts),
         offers=offers(spec),
         inputs=spec.params,
         left=left,

@@ -168,7 +168,7 @@ def test_the_same_documents_give_the_same_text_forms_in_every_home(tmp_path, doc
     assert readings[0] == readings[1]
 
 
-PLAIN = "# %%\nSUBMIT(where=[hit.citation for hit in evidence.search('needle', glob='*.txt')], findings=[])\n"
+PLAIN = "# %%\nprint(evidence.manifest())\nSUBMIT(where=[hit.citation for hit in evidence.search('needle', glob='*.txt')], findings=[])\n"
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def in_the_open():
 
 @pytest.mark.parametrize("policy", [{"language": "strict"}, {"backend": "landlock", "language": "strict"}])
 def test_cells_and_host_agree_on_lines_whatever_contains_the_cells(app, in_the_open, policy):
-    """The degraded sandbox of root cannot show what is known of evidence: then the host does not use it either."""
+    """Also where the sandbox has another uid than the home, whose folders are closed to it."""
     spec = a_spec(
         playbook=PLAIN, output_schema=SCHEMA, input_artifacts=app.stage([in_the_open]), sandbox_policy=policy
     )
@@ -194,6 +194,7 @@ def test_cells_and_host_agree_on_lines_whatever_contains_the_cells(app, in_the_o
     assert ran.result.status == "succeeded", ran.result.message
     assert ran.output["where"] == ["old.txt:2"]
     assert ran.result.citations.verified == 1
+    assert "cp1252" in ran.of("cell_finished")[0].stdout
 
 
 def test_the_prompt_lists_documents_with_their_kinds_and_hashes_between_marks(app, docs):
@@ -228,3 +229,20 @@ def test_a_converted_document_is_told_with_its_pages_and_its_hash(app, docs):
     assert f"docs/a.pdf: application/pdf, 2 pages, read as text, sha256 {sha256(docs / 'a.pdf')}" in told
     assert f"spreadsheetml.sheet, 3 rows, read as text, sha256 {sha256(docs / 'b.xlsx')}" in told
     assert "docs/broken.pdf: application/pdf" in told
+
+
+def test_the_degraded_sandbox_reads_documents_of_a_home_that_is_closed_to_it(app, docs):
+    """As root, whose sandboxes have a uid of their own, and as an ordinary user, whose sandboxes keep theirs."""
+    spec = a_spec(
+        playbook=BOOK,
+        output_schema=SCHEMA,
+        input_artifacts=app.stage([docs]),
+        sandbox_policy={"backend": "landlock", "language": "strict"},
+    )
+
+    ran = run_job(spec)
+
+    assert ran.result.status == "succeeded", ran.result.message
+    assert ran.result.citations.missing == ran.result.citations.misquoted == ()
+    assert {"docs/a.pdf#page=2", "docs/a.docx:2", "docs/b.xlsx#row=2"} <= set(ran.output["where"])
+    assert asyncio.run(verify_replay(spec, ran.gateway.records)).verified
