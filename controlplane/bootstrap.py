@@ -14,7 +14,7 @@ from controlplane.adapters import processes, sqlite
 from controlplane.adapters.evidence import EvidenceRoom
 from controlplane.adapters.ids import new_id
 from controlplane.adapters.private_files import make_folder
-from controlplane.adapters.readings import Convert, Document, TextForm
+from controlplane.adapters.readings import Convert, Document, OnConverted, TextForm, unheard
 from controlplane.adapters.sources.typed import Source
 from controlplane.adapters.sql_store import SqlStore
 from controlplane.config import ENGINE, Settings
@@ -68,8 +68,17 @@ class App:
             is_priced=_is_priced,
         )
 
-    def stage(self, sources: Sequence[Path | Source], *, snapshot: bool = False) -> tuple[EvidenceRef, ...]:
-        staged = self.evidence.stage(sources, snapshot=snapshot, artifacts_of=self._artifacts_of)
+    def stage(
+        self,
+        sources: Sequence[Path | Source],
+        *,
+        snapshot: bool = False,
+        on_converted: OnConverted = unheard,
+    ) -> tuple[EvidenceRef, ...]:
+        """Take evidence in; documents that are converted on the way are told one by one."""
+        staged = self.evidence.stage(
+            sources, snapshot=snapshot, artifacts_of=self._artifacts_of, on_converted=on_converted
+        )
         return tuple(piece.ref for piece in staged)
 
     def _artifacts_of(self, job_id: str) -> dict[str, tuple[Path, str]]:
@@ -192,13 +201,18 @@ def _converter(settings: Settings) -> Convert | None:
     if backend == "landlock":
         return None
 
-    def convert(documents: Sequence[Document], into: Path) -> list[TextForm]:
+    def convert(documents: Sequence[Document], into: Path, on_done: Callable[[int], None]) -> list[TextForm]:
         from rlm_worker import conversion  # noqa: PLC0415
         from rlm_worker.contracts.reading import FileFacts  # noqa: PLC0415
 
         orders = [conversion.Order(source=document.path, how=document.how) for document in documents]
         forms = conversion.convert_all(
-            orders, into, libraries=settings.home / "libraries", backend=backend, runtime=runtime
+            orders,
+            into,
+            libraries=settings.home / "libraries",
+            backend=backend,
+            runtime=runtime,
+            on_done=on_done,
         )
         return [
             TextForm(

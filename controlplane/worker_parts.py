@@ -110,7 +110,11 @@ class Replayed:
     cells: int
     same: int
     result_same: bool
+    #: The first one, in the order of the trace: where, what was recorded, what came of it now.
     divergence: str = ""
+    #: Of these cells' REPLs, those of children; and the ids of children that no cell asked again, because theirs was cut off.
+    children: int = 0
+    children_cut_off: tuple[str, ...] = ()
     #: Names of the evidence whose content is no longer what the job read.
     evidence_changed: tuple[str, ...] = ()
 
@@ -162,15 +166,14 @@ def replay(spec: "JobSpec", records: "Iterable[TraceRecord]", *, seal: "Seal | N
         found = asyncio.run(verify_replay(spec, records, evidence=evidence))
     except BrokenChain as broken:
         raise Tampered(f"the trace was changed, {broken}. It is refused.") from broken
-    apart = found.divergence
     return Replayed(
         cells=found.cells,
         same=found.same,
         result_same=found.result_same,
+        children=found.children,
+        children_cut_off=found.children_cut_off,
         evidence_changed=found.evidence_changed,
-        divergence=""
-        if apart is None
-        else f"iteration {apart.iteration}, {apart.what}: recorded {apart.expected!r}, now {apart.got!r}",
+        divergence="" if found.divergence is None else str(found.divergence),
     )
 
 

@@ -10,6 +10,7 @@ import sandbox
 from rlm_worker.contracts import JobSpec
 from rlm_worker.contracts.result import ArtifactRef
 from rlm_worker.contracts.trace import ArtifactsCollected
+from rlm_worker.folders import sync_folder
 from rlm_worker.journal import Journal
 from rlm_worker.workbench import Workbench
 
@@ -42,6 +43,7 @@ def _keep(collected: sandbox.Collected, folder: Path) -> None:
         with artifact.file.open("rb") as copy:
             os.fsync(copy.fileno())
         artifact.file.replace(folder / artifact.sha256)
+    sync_folder(folder)
 
 
 def _event(collected: sandbox.Collected) -> ArtifactsCollected:

@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from pydantic import JsonValue
 
 import sandbox
-from rlm_worker.contracts import EvidenceRef, JobSpec, JsonObject, digest
+from rlm_worker.contracts import JobSpec, JsonObject, digest
 from rlm_worker.contracts.trace import CellFinished
 from rlm_worker.errors import CallRefused, LostAuthority, MustPark
 from rlm_worker.execution import Execution
@@ -57,16 +56,9 @@ def session_policy(spec: JobSpec, *, calls: frozenset[str]) -> sandbox.Policy:
     )
 
 
-def shown_evidence(spec: JobSpec) -> tuple[EvidenceRef, ...]:
-    """The evidence as cells see it: the degraded sandbox of root has another uid, to which our folders are closed."""
-    if spec.sandbox_policy.backend != "landlock" or os.geteuid() != 0:
-        return spec.input_artifacts
-    return tuple(ref.model_copy(update={"reading": None}) for ref in spec.input_artifacts)
-
-
 def _mounts(spec: JobSpec) -> Iterator[sandbox.Mount]:
     """The evidence, and beside it what is known about it."""
-    for ref in shown_evidence(spec):
+    for ref in spec.input_artifacts:
         yield sandbox.Mount(source=ref.location, target=ref.name)
         if ref.reading is not None:
             yield sandbox.Mount(source=ref.reading.location, target=f".reading/{ref.name}")

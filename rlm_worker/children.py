@@ -19,6 +19,8 @@ from rlm_worker.workbench import Workbench
 
 #: Runs a child's REPL to its end.
 RunChild = Callable[[JobSpec, str, Meter], Awaitable[Ending]]
+#: Told of an answer that was served from the record: the answer, its schema, and what the cell asked.
+OnRecorded = Callable[[ChildFinished, JsonObject, JsonObject], None]
 
 #: What a cell may limit for its child, by the names that budget() shows.
 _FIELDS = {
@@ -42,11 +44,20 @@ _MOST = 1e15
 class Children:
     """The rlm_query() of one REPL."""
 
-    def __init__(self, bench: Workbench, spec: JobSpec, *, meter: Meter, run: RunChild) -> None:
+    def __init__(
+        self,
+        bench: Workbench,
+        spec: JobSpec,
+        *,
+        meter: Meter,
+        run: RunChild,
+        on_recorded: OnRecorded = lambda _finished, _schema, _payload: None,
+    ) -> None:
         self._bench = bench
         self._spec = spec
         self._meter = meter
         self._run = run
+        self._on_recorded = on_recorded
 
     async def ask(self, at: Execution, payload: JsonObject) -> JsonValue:
         """The child's answer; raises SubcallFailed when it has none."""
@@ -57,7 +68,9 @@ class Children:
         if known is None:
             at.must_be_live("an rlm_query() call")
             known = await self._live(at, key, task, schema, payload)
-        assert isinstance(known, ChildFinished)
+        else:
+            assert isinstance(known, ChildFinished)
+            self._on_recorded(known, schema, payload)
         if not known.ok:
             raise SubcallFailed(known.error)
         return {
@@ -91,7 +104,7 @@ class Children:
             begun = self._begin(at, key, task, schema, budget=self._carve(payload.get("budget") or {}))
             await self._bench.writer.write(begun)
         crash_here("child.after_start")
-        spec = self._child_spec(begun, schema, payload)
+        spec = self.spec_of(begun, schema, payload)
         ending = await self._run(spec, begun.child_id, self._child_meter(begun, spec.budget))
         if isinstance(ending, Waits):
             raise MustPark(ending.reason, ending.detail, not_before=ending.not_before)
@@ -115,7 +128,8 @@ class Children:
             request={"schema": schema, "budget": budget.model_dump(mode="json")},
         )
 
-    def _child_spec(self, begun: ChildStarted, schema: JsonObject, payload: JsonObject) -> JobSpec:
+    def spec_of(self, begun: ChildStarted, schema: JsonObject, payload: JsonObject) -> JobSpec:
+        """What a child is asked, and with what."""
         return self._spec.model_copy(
             update={
                 "task": begun.task,

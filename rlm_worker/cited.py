@@ -1,6 +1,7 @@
 """Evidence as it lies on disk, to look up what an address names: lines, bytes, pages, rows. Reads; follows no link out."""
 
 import csv
+import hashlib
 import io
 import json
 from array import array
@@ -56,9 +57,10 @@ class CitedEvidence:
         below = inside.relative_to(top).as_posix() if rest else ""
         index = self._index(ref)
         facts, kind = index.facts_of(below), index.kind_of(below, name=ref.name)
+        original = inside
         if facts.text and ref.reading is not None:
             inside = Path(ref.reading.location) / facts.text
-        return CitedDocument(inside, facts, kind)
+        return CitedDocument(inside, facts, kind, original=original)
 
     def _index(self, ref: EvidenceRef) -> ReadingIndex:
         if ref.reading is None:
@@ -73,8 +75,9 @@ class CitedEvidence:
 class CitedDocument:
     """One document, in the form in which cells read it."""
 
-    def __init__(self, path: Path, facts: FileFacts, kind: str) -> None:
+    def __init__(self, path: Path, facts: FileFacts, kind: str, *, original: Path | None = None) -> None:
         self._path = path
+        self._original = original or path
         self._facts = facts
         self._kind = kind
         self._encoding = facts.encoding or "utf-8"
@@ -93,7 +96,7 @@ class CitedDocument:
             case "row":
                 return 1 <= meant.first <= meant.last <= self._lines
             case _:
-                return True
+                return meant.unit == "whole" or meant.content == self._digest
 
     def texts_at(self, meant: sandbox.Address) -> list[str]:
         """What stands at an address that is there, in each way in which it can be quoted; nothing when it is too much."""
@@ -112,6 +115,12 @@ class CitedDocument:
                 return self._lines_text(meant.first, meant.last)
             case _:
                 return self._bytes_text(0, self._path.stat().st_size)
+
+    @cached_property
+    def _digest(self) -> str:
+        """Of the file itself, as it lies now."""
+        with self._original.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     @cached_property
     def _newlines(self) -> "tuple[array[int], bool]":

@@ -23,6 +23,8 @@ _AT_ONCE = 2
 _LIBRARIES: dict[str, str] = {"pdf": "pypdf", "parquet": "pyarrow"}
 _EXTRAS = {"pyarrow": "pip install 'custody[parquet]'", "pypdf": "pip install pypdf"}
 
+#: Told of each document as it is done: its number in the order of the orders.
+OnDone = Callable[[int], None]
 OpenSession = Callable[[sandbox.Policy], Awaitable[sandbox.Session]]
 
 
@@ -60,10 +62,11 @@ def convert_all(
     libraries: Path,
     backend: Literal["namespaces", "docker"] = "namespaces",
     runtime: Literal["runc", "runsc"] = "runc",
+    on_done: OnDone = lambda _number: None,
 ) -> list[Form]:
     """Convert documents, in their order. A document that cannot be converted has an error; nothing is raised for it."""
     maker = _Maker(into, libraries=libraries, backend=backend, runtime=runtime)
-    return asyncio.run(maker.convert_all(orders))
+    return asyncio.run(maker.convert_all(orders, on_done))
 
 
 class _Maker:
@@ -83,8 +86,15 @@ class _Maker:
         self._open_session = open_session
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def convert_all(self, orders: Sequence[Order]) -> list[Form]:
-        return list(await asyncio.gather(*(self._convert(order) for order in orders)))
+    async def convert_all(
+        self, orders: Sequence[Order], on_done: OnDone = lambda _number: None
+    ) -> list[Form]:
+        async def one(number: int, order: Order) -> Form:
+            form = await self._convert(order)
+            on_done(number)
+            return form
+
+        return list(await asyncio.gather(*(one(number, order) for number, order in enumerate(orders))))
 
     async def _convert(self, order: Order) -> Form:
         if order.how not in get_args(How):

@@ -12,6 +12,7 @@ from pydantic import JsonValue
 
 from rlm_worker.contracts import JsonObject
 from rlm_worker.errors import BadCall, NotAsked
+from rlm_worker.folders import sync_folder
 from rlm_worker.models.port import Media
 from rlm_worker.models.settings import ModelSettings
 from rlm_worker.models.sight import sees
@@ -97,3 +98,4 @@ def keep_media(media: Iterable[Media], folder: Path | None) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).replace(place)
+    sync_folder(folder)

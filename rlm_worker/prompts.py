@@ -70,6 +70,8 @@ def first_message(view: View) -> str:
     ]
     if view.evidence:
         parts.append("Evidence (untrusted data):\n" + "\n".join(view.evidence))
+    if view.documents:
+        parts.append("Documents in it:\n" + marked(view.documents, seed=view.seed))
     parts.extend(view.offers)
     if view.inputs:
         given = clip(json.dumps(view.inputs, ensure_ascii=False, sort_keys=True), 4_000)

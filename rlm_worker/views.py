@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from rlm_worker import listing
 from rlm_worker.contracts import JobSpec, JsonObject, digest
 from rlm_worker.drivers.driver import Step, View
 from rlm_worker.drivers.recording import notices_at
@@ -29,10 +30,8 @@ def make_view(
         output_schema=spec.output_schema,
         iteration=iteration,
         history=tuple(step for step in history if step.iteration > covered),
-        evidence=tuple(
-            f"- {ref.name}: {ref.kind}, {ref.files} files, {ref.size_bytes:,} bytes"
-            for ref in spec.input_artifacts
-        ),
+        evidence=listing.pieces(spec.input_artifacts),
+        documents=listing.documents(spec.input_artifacts),
         offers=offers(spec),
         inputs=spec.params,
         left=left,

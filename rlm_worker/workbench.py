@@ -6,7 +6,6 @@ from pathlib import Path
 
 import sandbox
 from rlm_worker.asking import Models
-from rlm_worker.cells import shown_evidence
 from rlm_worker.citations import CitationBook
 from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import JobSpec
@@ -50,7 +49,7 @@ class Workbench:
         self.predict_models = (spec.sub_model, *root)
         self.waiting = Waiting()
         self.limiter = asyncio.Semaphore(settings.subcalls_in_flight)
-        self.citations = CitationBook(shown_evidence(spec))
+        self.citations = CitationBook(spec.input_artifacts)
         #: Subcalls that were asked and are not answered yet, by key: equal ones wait for the same answer.
         self.under_way: dict[str, asyncio.Future[SubcallFinished]] = {}
         #: Answers of people, by the question's ordinal.

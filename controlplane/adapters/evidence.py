@@ -12,7 +12,14 @@ from typing import Any
 from controlplane.adapters.content_store import ContentStore
 from controlplane.adapters.intake import ArtifactsOf, Intake, Placed
 from controlplane.adapters.private_files import replace_file
-from controlplane.adapters.readings import Convert, Found, ReadingRoom, digest_of_reading
+from controlplane.adapters.readings import (
+    Convert,
+    Found,
+    OnConverted,
+    ReadingRoom,
+    digest_of_reading,
+    unheard,
+)
 from controlplane.adapters.sources.typed import Source
 from controlplane.adapters.survey import survey
 from controlplane.errors import InvalidRequest
@@ -44,15 +51,22 @@ class EvidenceRoom:
         *,
         snapshot: bool = False,
         artifacts_of: ArtifactsOf | None = None,
+        on_converted: OnConverted = unheard,
     ) -> tuple[StagedEvidence, ...]:
-        """Take stock of sources. What lies on this machine costs the same for a byte and for a gigabyte."""
+        """Take stock of sources. What lies on this machine costs the same for a byte and for a gigabyte.
+
+        What is kept of them, and every manifest, is on the disk before a job can refer to it.
+        """
         intake = Intake(self._folder / "brought", self._store, artifacts_of=artifacts_of)
         taken: set[str] = set()
-        return tuple(
-            self._stage(intake.bring(_source(source), snapshot=snapshot), taken) for source in sources
+        staged = tuple(
+            self._stage(intake.bring(_source(source), snapshot=snapshot), taken, on_converted)
+            for source in sources
         )
+        self._store.sync()
+        return staged
 
-    def _stage(self, placed: Placed, taken: set[str]) -> StagedEvidence:
+    def _stage(self, placed: Placed, taken: set[str], on_converted: OnConverted) -> StagedEvidence:
         place, kind, entries = placed.surveyed or survey(placed.place)
         body = {"kind": kind, "entries": entries}
         mark = digest(body)
@@ -65,6 +79,7 @@ class EvidenceRoom:
             key=digest([mark, str(place), name]),
             notes=placed.notes,
             is_plain=placed.is_plain,
+            on_converted=on_converted,
         )
         ref = EvidenceRef(
             name=name,
@@ -182,7 +197,7 @@ def _manifest_entry(
         path=f"{ref.name}/{path}" if path else ref.name,
         kind=kind,
         size_bytes=size,
-        digest=content,
+        digest=content or facts.digest or None,
         encoding=facts.encoding or ("utf-8" if is_text else None),
         rows=facts.rows,
         pages=len(facts.pages) or None,

@@ -192,6 +192,7 @@ class Intake:
             if Path(said["place"]).exists():
                 return Path(said["place"]), tuple(said["notes"])
         place, notes = make()
+        self._store.sync()
         replace_file(known, json.dumps({"place": str(place), "notes": notes}).encode())
         return place, notes
 

@@ -3,15 +3,18 @@
 import os
 from pathlib import Path
 
+from controlplane.adapters.unsynced import sync
+
 _FILE = 0o600
 _FOLDER = 0o700
 
 
 def make_folder(path: Path) -> Path:
-    """Make a folder and those above it that are missing; what is there already stays as it is."""
+    """Make a folder and those above it that are missing, durably; what is there already stays as it is."""
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(mode=_FOLDER, exist_ok=True)
+        sync(path.parent)
     return path
 
 
@@ -26,11 +29,13 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, also beside others who do the same."""
+    """Write a file whole or not at all, also beside others who do the same; it is on the disk when this returns."""
     make_folder(path.parent)
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     write_file(fresh, content)
+    sync(fresh)
     fresh.replace(path)
+    sync(path.parent)
 
 
 def private_opener(path: str, flags: int) -> int:

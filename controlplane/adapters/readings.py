@@ -18,7 +18,7 @@ _CONVERTED = 2_000
 _CONVERTED_BYTES = 512 << 20
 _LARGEST = 64 << 20
 #: Changes when the same evidence gives another index or another text form.
-_VERSION = 1
+_VERSION = 2
 
 #: Kinds that have a text form, and how it is made.
 _HOW = {
@@ -52,8 +52,14 @@ class TextForm:
     facts: FileFacts
 
 
-#: Makes text forms in a sandbox, in a folder that is thrown away afterwards.
-Convert = Callable[[Sequence[Document], Path], list[TextForm]]
+#: Told of each document as it is done: how many are, of how many, and its name.
+OnConverted = Callable[[int, int, str], None]
+#: Makes text forms in a sandbox, in a folder that is thrown away afterwards; tells the number of each that is done.
+Convert = Callable[[Sequence[Document], Path, Callable[[int], None]], list[TextForm]]
+
+
+def unheard(_done: int, _total: int, _name: str) -> None:
+    """Nobody listens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +73,7 @@ class Found:
     key: str
     notes: tuple[str, ...] = ()
     is_plain: bool = False
+    on_converted: OnConverted = unheard
 
     def path_of(self, below: str) -> Path:
         return self.place / below if below else self.place
@@ -91,6 +98,7 @@ class ReadingRoom:
         facts = self._look(found)
         forms = {} if found.is_plain else self._forms(found, facts)
         reading = self._write(found, facts, forms)
+        self._store.sync()
         if not any(fact.note.startswith(_FAILED) for fact in facts.values()):
             # What failed for want of a library or a sandbox may go well the next time.
             replace_file(known, reading.model_dump_json().encode())
@@ -120,9 +128,11 @@ class ReadingRoom:
                 continue
             left -= size
             wanted[below] = Document(path=found.path_of(below), how=how)
-        return self._converted(wanted, facts) if wanted else {}
+        return self._converted(wanted, facts, found.on_converted) if wanted else {}
 
-    def _converted(self, wanted: dict[str, Document], facts: dict[str, FileFacts]) -> dict[str, str]:
+    def _converted(
+        self, wanted: dict[str, Document], facts: dict[str, FileFacts], on_converted: OnConverted
+    ) -> dict[str, str]:
         if self._convert is None:
             for below in wanted:
                 _note(facts, below, "not converted: there is no sandbox here in which it could be")
@@ -130,13 +140,13 @@ class ReadingRoom:
         forms: dict[str, str] = {}
         kept = dict(self._all_kept(wanted, facts))
         missing = [below for below, (_, known) in kept.items() if known is None]
-        made = self._make([wanted[below] for below in missing])
+        made = self._make([wanted[below] for below in missing], on_converted)
         for below, (content, known) in kept.items():
             told = known or made[missing.index(below)]
             if known is None and told[0]:
                 self._remember(wanted[below], content, told)
             text, form = told
-            facts[below] = _merged(facts.get(below, FileFacts()), form)
+            facts[below] = _merged(facts.get(below, FileFacts()), form, content=content)
             if text and wanted[below].how in _PACKED:
                 facts[below] = facts[below].model_copy(update={"kind": _packed_kind(wanted[below].path.name)})
             if text:
@@ -172,15 +182,23 @@ class ReadingRoom:
         body = {"text": told[0], "facts": told[1].model_dump(mode="json")}
         replace_file(self._record(document, content), json.dumps(body).encode())
 
-    def _make(self, documents: list[Document]) -> list[tuple[str, FileFacts]]:
+    def _make(self, documents: list[Document], on_converted: OnConverted) -> list[tuple[str, FileFacts]]:
         assert self._convert is not None
         if not documents:
             return []
+        done: list[int] = []
+
+        def tell(number: int) -> None:
+            done.append(number)
+            on_converted(len(done), len(documents), documents[number].path.name)
+
         with self._store.draft() as draft:
-            return [
+            made = [
                 ("" if form.file is None else self._store.keep_file(form.file).digest, form.facts)
-                for form in self._convert(documents, draft)
+                for form in self._convert(documents, draft, tell)
             ]
+        self._store.sync()
+        return made
 
     def _write(self, found: Found, facts: dict[str, FileFacts], forms: dict[str, str]) -> Reading:
         names = {
@@ -201,6 +219,7 @@ class ReadingRoom:
         place = self._folder / mark
         if not place.is_dir():
             self._place(place, encoded, {names[below]: forms[below] for below in forms})
+        self._store.owe(place / INDEX, place, place.parent)
         return Reading(location=str(place.resolve()), digest=mark)
 
     def _place(self, place: Path, index: bytes, texts: dict[str, str]) -> None:
@@ -250,7 +269,7 @@ def _note(facts: dict[str, FileFacts], below: str, text: str) -> None:
     facts[below] = facts.get(below, FileFacts()).model_copy(update={"note": text})
 
 
-def _merged(known: FileFacts, form: FileFacts) -> FileFacts:
+def _merged(known: FileFacts, form: FileFacts, *, content: str) -> FileFacts:
     """What the conversion says, beside the kind; a text form is UTF-8, whatever the document was."""
     encoding = known.encoding if form.note.startswith(_FAILED) else None
-    return form.model_copy(update={"kind": known.kind, "encoding": encoding})
+    return form.model_copy(update={"kind": known.kind, "encoding": encoding, "digest": content})

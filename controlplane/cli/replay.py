@@ -65,7 +65,8 @@ def replay(
 
     FILE is one that 'custody export' wrote, here or on another machine; then --evidence says where its evidence lies.
     A trace that was changed is refused, and the place is named.
-    JSON keys: job_id, events, chain, cells, same, result_same, divergence, evidence_changed.
+    Children of rlm_query() are run again too, with what the cells ask them now; a difference names the child.
+    JSON keys: job_id, events, chain, cells, same, result_same, divergence, children, children_cut_off, evidence_changed.
     """
     if is_file(job_or_file):
         told = _replay_file(Path(job_or_file), evidence)
@@ -161,11 +162,16 @@ def _whole(view: JobView, records: Iterator[TraceRecord]) -> Iterator[TraceRecor
 def _words(told: _Told) -> str:
     outcome = told.outcome
     whole = f"trace of {told.job_id}: {counted(told.events, 'event')}, the chain is whole"
-    cells = f"cells: {outcome.same} of {outcome.cells} did the same again, without a model"
+    among = f", with those of {outcome.children} children" if outcome.children else ""
+    cells = f"cells: {outcome.same} of {outcome.cells} did the same again{among}, without a model"
     result = "result: the same" if outcome.result_same else "result: NOT the same"
     lines = [whole, cells, result]
     if outcome.divergence:
         lines.append(f"divergence: {printable(outcome.divergence)}")
+    if outcome.children_cut_off:
+        lines.append(
+            f"not repeated, because the cell that asked was cut off: {', '.join(outcome.children_cut_off)}"
+        )
     if outcome.evidence_changed:
         names = ", ".join(one_line(name) for name in outcome.evidence_changed)
         lines.append(f"evidence: NOT what the job read, it was changed since: {names}")

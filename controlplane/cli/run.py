@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from controlplane.cli.artifacts import copy_artifacts, must_be_empty
+from controlplane.cli.converting import conversion_progress
 from controlplane.cli.exits import Refusal
 from controlplane.cli.flags import home_flag, json_flag, quiet_flag
 from controlplane.cli.home import opened, settings_of
@@ -136,7 +137,8 @@ def submit_and_work(
 ) -> int:
     """Stage the evidence, enter the job, and work on it here unless detached."""
     with opened(home, must_exist=False) as app:
-        refs = app.stage(resolved.sources, snapshot=resolved.snapshot)
+        with conversion_progress(silent=manner.as_json or manner.quiet) as on_converted:
+            refs = app.stage(resolved.sources, snapshot=resolved.snapshot, on_converted=on_converted)
         view = app.submit(resolved.with_evidence(tuple(refs)))
         if not detach:
             code = work_on(app, view.job_id, manner=manner)

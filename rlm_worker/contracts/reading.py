@@ -82,6 +82,8 @@ class FileFacts(Contract):
     text: Annotated[str, Field(pattern=r"^([0-9]+\.(txt|jsonl))?$")] = ""
     #: Why there is no text form although one could be expected, or what it leaves out.
     note: Annotated[str, Field(max_length=1_000)] = ""
+    #: SHA-256 of the file itself, where it was read to be converted.
+    digest: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
 
 
 class ReadingIndex(Contract):

@@ -57,6 +57,8 @@ class View:
     iteration: int
     history: tuple[Step, ...]
     evidence: tuple[str, ...] = ()
+    #: What is known of the documents in it; their names are data.
+    documents: str = ""
     #: What this job's sandbox offers beyond the names every REPL has.
     offers: tuple[str, ...] = ()
     inputs: JsonObject = field(default_factory=dict)

@@ -1,5 +1,6 @@
 """One document of the evidence: read in pieces, every piece with its address. Knows no other document."""
 
+import hashlib
 import os
 import re
 from collections.abc import Iterator
@@ -91,13 +92,14 @@ class Document:
     and `.note` say what is known of it; tables have `.rows()`, JSON Lines `.records()`, paged documents `.pages()`.
     """
 
-    __slots__ = ("_facts", "_index", "_original", "_path", "name")
+    __slots__ = ("_facts", "_index", "_original", "_path", "_sha256", "name")
 
     def __init__(self, name: str, path: str, facts: Facts = UNTOLD) -> None:
         self.name = name
         self._original = path
         self._path = facts.text or path
         self._facts = facts
+        self._sha256 = ""
         self._index: LineIndex | None = None
 
     @property
@@ -149,6 +151,18 @@ class Document:
     def raw_size(self) -> int:
         """Size of the file itself in bytes."""
         return os.lstat(self._original).st_size
+
+    @property
+    def sha256(self) -> str:
+        """The hash of the file itself, read once when you first ask."""
+        if not self._sha256:
+            self._sha256 = hashlib.sha256(self.raw).hexdigest()
+        return self._sha256
+
+    @property
+    def content_citation(self) -> str:
+        """The address of the whole document with this very content, as in `report.pdf#sha256=…`."""
+        return f"{self.name}#sha256={self.sha256}"
 
     @property
     def bytes(self) -> Data:

@@ -18,6 +18,7 @@ from sandbox.guest.tables import Row
 
 _SHOWN = 8
 _COMPARED = 5_000
+_HASHED = 64 << 20
 
 
 #: The folder that holds everything, or where each piece lies.
@@ -65,24 +66,31 @@ class Evidence(Mapping[str, Document]):
         reading = self._readings.get(name)
         return UNTOLD if reading is None else reading.facts_of(path, name=name)
 
-    def manifest(self, glob: str | None = None) -> list[dict[str, Any]]:
-        """What is known of each document: name, kind, bytes, encoding, rows, pages, whether it is converted, note."""
+    def manifest(self, glob: str | None = None, *, hashes: bool | None = None) -> list[dict[str, Any]]:
+        """What is known of each document: name, kind, bytes, sha256, encoding, rows, pages, whether it is converted, note.
+
+        Hashes need every byte: they are there for 64 MB of documents and less; beyond that with hashes=True, else None.
+        """
+        chosen = self.documents(glob)
+        if hashes is None:
+            hashes = sum(document.raw_size for document in chosen) <= _HASHED
         return [
             {
                 "name": document.name,
                 "kind": document.kind,
                 "bytes": document.raw_size,
+                "sha256": document.sha256 if hashes else None,
                 "encoding": None if document.is_binary else document.encoding,
                 "rows": document.row_count,
                 "pages": document.page_count,
                 "converted": document.is_converted,
                 "note": document.note,
             }
-            for document in self.documents(glob)
+            for document in chosen
         ]
 
     def at(self, address: str) -> Chunk | Row:
-        """What stands at a citation address: `name:10-20`, `name@0-99`, `name#page=3`, `name#row=7`, or a whole document."""
+        """What stands at a citation address: `name:10-20`, `name@0-99`, `name#page=3`, `name#row=7`, `name#sha256=…`, or a whole document."""
         meant = meanings_of(address)
         for meaning in meant:
             if meaning.name in self._documents:
@@ -190,6 +198,8 @@ def _part(document: Document, meant: Address) -> Chunk | Row:
                 if row.number == meant.first:
                     return row
             raise IndexError(f"{document.name} has no row {meant.first}")
+        case "content" if document.sha256 != meant.content:
+            raise NoSuchDocument(f"{document.name} has another content: its sha256 is {document.sha256}")
         case _:
             return document[1:]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from sandbox.artifacts import Collected, remove_tree
 from sandbox.backends.landlock import workspaces
 from sandbox.backends.landlock.plan import LandlockPlan
+from sandbox.backends.landlock.showing import Shown
 from sandbox.backends.namespaces.plan import Bind
 from sandbox.backends.namespaces.zygote_client import Guest as Spawned
 from sandbox.backends.namespaces.zygotes import Zygotes
@@ -30,6 +31,8 @@ class LandlockGuest:
 
     process: Spawned
     workspace: Path
+    #: Second names of evidence, if it needed some.
+    shown: Path | None = None
     reason: str = ""
 
     @property
@@ -78,7 +81,7 @@ class LandlockGuest:
 
     def __post_init__(self) -> None:
         # Also of a session that was killed and never closed. Takes no lock: it may run in the middle of anything.
-        self._remove = weakref.finalize(self, _remove, self.workspace)
+        self._remove = weakref.finalize(self, _remove, self.workspace, self.shown)
 
     def release(self) -> None:
         self.process.release()
@@ -86,29 +89,31 @@ class LandlockGuest:
         self._remove()
 
 
-def _remove(workspace: Path) -> None:
-    """Whoever cannot remove it now is helped by the sweep of a later worker."""
-    with contextlib.suppress(OSError):
-        remove_tree(workspace)
+def _remove(*folders: Path | None) -> None:
+    """Whoever cannot remove them now is helped by the sweep of a later worker."""
+    for folder in folders:
+        if folder is not None:
+            with contextlib.suppress(OSError):
+                remove_tree(folder)
 
 
 def open_guest(policy: Policy) -> Guest:
-    workspace = workspaces.make()
+    workspace, shown = workspaces.make(), Shown()
     try:
-        guest = LandlockGuest(zygotes.spawn(_plan(policy, workspace)), workspace)
+        guest = LandlockGuest(zygotes.spawn(_plan(policy, workspace, shown)), workspace, shown.folder)
     except BaseException:
-        remove_tree(workspace)
+        _remove(workspace, shown.folder)
         raise
     limits = policy.limits
     _watch.add(workspaces.Watched(workspace, limits.workspace_bytes, limits.workspace_inodes, guest.exceed))
     return guest
 
 
-def _plan(policy: Policy, workspace: Path) -> LandlockPlan:
+def _plan(policy: Policy, workspace: Path, shown: Shown) -> LandlockPlan:
     usual = plan_for(policy)
     values = {field.name: getattr(usual, field.name) for field in dataclasses.fields(usual)}
     values["evidence"] = tuple(
-        Bind(source=os.path.realpath(mount.source), target=mount.target, is_evidence=True)
+        shown.bind(Bind(source=os.path.realpath(mount.source), target=mount.target, is_evidence=True))
         for mount in policy.evidence
     )
     source = package_directory()

@@ -119,12 +119,16 @@ class Watch:
 
     def _run(self) -> None:
         pause = threading.Event()
-        while True:
-            with self._lock:
-                watched = list(self._watched.values())
-                if not watched:
-                    self._thread = None
-                    return
-            for one in watched:
-                one.look()
+        while self._look_at_all():
             pause.wait(_SECONDS_BETWEEN_LOOKS)
+
+    def _look_at_all(self) -> bool:
+        """False when there is nothing to watch. Between two looks nothing here keeps a session alive."""
+        with self._lock:
+            watched = list(self._watched.values())
+            if not watched:
+                self._thread = None
+                return False
+        for one in watched:
+            one.look()
+        return True

@@ -322,9 +322,9 @@ class Converting:
         self.asked = []
         self.note = note
 
-    def __call__(self, documents, into):
+    def __call__(self, documents, into, on_done):
         forms = []
-        for document in documents:
+        for number, document in enumerate(documents):
             self.asked.append((document.path.name, document.how))
             file = into / f"{len(self.asked)}"
             file.write_text(f"text of {document.path.name}\n")
@@ -334,6 +334,7 @@ class Converting:
                     facts=FileFacts(pages=() if self.note else (1,), note=self.note),
                 )
             )
+            on_done(number)
         return forms
 
 
@@ -398,9 +399,9 @@ def test_a_text_form_that_was_changed_breaks_the_seal(tmp_path, papers):
 
 def test_a_document_that_changes_while_it_is_converted_is_not_remembered(tmp_path, papers):
     class Late(Converting):
-        def __call__(self, documents, into):
+        def __call__(self, documents, into, on_done):
             (papers / "a.pdf").write_bytes(b"%PDF-1.4 another")
-            return super().__call__(documents, into)
+            return super().__call__(documents, into, on_done)
 
     home = tmp_path / "home"
     EvidenceRoom(home, convert=Late()).stage([papers])
@@ -419,3 +420,15 @@ def test_a_document_that_nobody_may_read_says_so(tmp_path, papers, monkeypatch):
     ref = stage(room, str(papers))
 
     assert "cannot be read, Permission denied" in manifest_of(room, ref)["papers/a.pdf"].note
+
+
+def test_each_document_is_told_as_it_is_converted_and_none_that_was_before(tmp_path, papers):
+    room = EvidenceRoom(tmp_path / "home", convert=Converting())
+    told = []
+
+    room.stage([papers], on_converted=lambda *said: told.append(said))
+    room.stage([papers], on_converted=lambda *said: told.append(said))
+    (papers / "d.pdf").write_bytes(b"%PDF-1.4 fourth")
+    room.stage([papers], on_converted=lambda *said: told.append(said))
+
+    assert told == [(1, 2, "a.pdf"), (2, 2, "b.pdf"), (1, 1, "d.pdf")]

@@ -16,7 +16,7 @@ import pytest
 
 import sandbox
 from sandbox import EvidenceUnreadable, Limits, Mount, Policy, SandboxUnavailable
-from sandbox.backends.landlock import backend, confine, workspaces
+from sandbox.backends.landlock import backend, confine, showing, workspaces
 from sandbox.backends.namespaces import confine as steps
 from sandbox.backends.namespaces import kernel
 from sandbox.policy import REQUIRED_LAYERS
@@ -324,3 +324,83 @@ asyncio.run(main())
     assert outcome == "ok x"
     assert "survivors=()" in report
     assert exists == "False"
+
+
+# -------------------------------------------------------------------- evidence below a folder that is closed to others
+
+
+@pytest.fixture
+def closed(tmp_path):
+    """Evidence that others may read, in a folder that they may not enter."""
+    home = tmp_path / "home"
+    (home / "kept" / "deep").mkdir(parents=True)
+    (home / "kept" / "a.txt").write_text("one\n")
+    (home / "kept" / "deep" / "b.txt").write_text("two\n")
+    (home / "kept" / "secret.txt").write_text("hidden\n")
+    (home / "kept" / "out").symlink_to("/etc/hostname")
+    (home / "other.txt").write_text("not evidence\n")
+    for path in (home / "kept", home / "kept" / "deep"):
+        path.chmod(0o755)
+    for path in (home / "kept" / "a.txt", home / "kept" / "deep" / "b.txt", home / "other.txt"):
+        path.chmod(0o444)
+    (home / "kept" / "secret.txt").chmod(0o600)
+    home.chmod(0o700)
+    return home
+
+
+LOOK = "print(sorted(evidence.names()), evidence['docs/deep/b.txt'].text.strip())"
+
+
+def left_over() -> set[str]:
+    home = Path(tempfile.gettempdir()) / f"custody-landlock-{os.geteuid()}"
+    return {path.name for path in home.iterdir() if path.name.startswith(f"{os.getpid()}-")}
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="an ordinary user's sandbox keeps the uid that the folder lets in")
+def test_a_folder_above_evidence_that_only_root_may_enter_hides_nothing_that_others_may_read(closed):
+    before = left_over()
+
+    async def story(box):
+        told = await box.value(LOOK)
+        secret = await box.run("evidence['docs/secret.txt'].text")
+        written = await box.run("open('/evidence/docs/a.txt', 'w')")
+        return told, secret, written
+
+    told, secret, written = play(story, evidence=(Mount(source=str(closed / "kept"), target="docs"),))
+
+    assert "docs/deep/b.txt" in told
+    assert "docs/out" not in told
+    assert told.strip().endswith("two")
+    assert "PermissionError" in str(secret)
+    assert written.outcome == "error"
+    assert (closed / "kept" / "a.txt").read_text() == "one\n"
+    gc.collect()
+    assert left_over() <= before
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="as above")
+def test_across_file_systems_evidence_is_copied_and_too_much_of_it_is_refused(closed, monkeypatch):
+    def elsewhere(*_, **__):
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", elsewhere)
+    mounts = (Mount(source=str(closed / "kept"), target="docs"),)
+
+    async def story(box):
+        return await box.value(LOOK)
+
+    assert play(story, evidence=mounts).strip().endswith("two")
+    monkeypatch.setattr(showing, "_MOST_COPIED", 5)
+    with pytest.raises(EvidenceUnreadable, match="kept"):
+        play(story, evidence=mounts)
+
+
+@pytest.mark.skipif(not IS_ROOT, reason="as above")
+def test_evidence_that_its_owner_closed_is_refused_by_its_own_name(closed):
+    mounts = (Mount(source=str(closed / "kept" / "secret.txt"), target="secret.txt"),)
+
+    async def story(box):
+        return await box.value("1")
+
+    with pytest.raises(EvidenceUnreadable, match=r"secret\.txt"):
+        play(story, evidence=mounts)

@@ -1,5 +1,6 @@
 """What the host told about documents, as cells meet it: kinds, encodings, text forms, tables, pages, ranks."""
 
+import hashlib
 import json
 
 import pytest
@@ -53,13 +54,14 @@ def test_what_is_known_of_evidence_is_no_evidence(evidence):
     assert list(evidence) == ["docs/a.pdf", "docs/b.xlsx", "docs/old.txt", "docs/r.jsonl", "docs/t.csv"]
 
 
-def test_the_manifest_says_what_was_told(evidence):
+def test_the_manifest_says_what_was_told(evidence, root):
     by_name = {entry["name"]: entry for entry in evidence.manifest()}
 
     assert by_name["docs/a.pdf"] == {
         "name": "docs/a.pdf",
         "kind": "application/pdf",
         "bytes": 6,
+        "sha256": hashlib.sha256((root / "docs" / "a.pdf").read_bytes()).hexdigest(),
         "encoding": "utf-8",
         "rows": None,
         "pages": 2,
@@ -68,6 +70,22 @@ def test_the_manifest_says_what_was_told(evidence):
     }
     assert by_name["docs/t.csv"]["rows"] == 3
     assert by_name["docs/old.txt"]["encoding"] == "cp1252"
+
+
+def test_hashes_of_much_are_made_when_they_are_asked_for(evidence, monkeypatch):
+    monkeypatch.setattr("sandbox.guest.evidence._HASHED", 3)
+
+    assert {entry["sha256"] for entry in evidence.manifest()} == {None}
+    assert all(len(entry["sha256"]) == 64 for entry in evidence.manifest(hashes=True))
+
+
+def test_a_document_is_cited_with_its_content(evidence):
+    address = evidence["docs/a.pdf"].content_citation
+
+    assert address == f"docs/a.pdf#sha256={evidence['docs/a.pdf'].sha256}"
+    assert str(evidence.at(address)).startswith("Page one")
+    with pytest.raises(KeyError, match="has another content"):
+        evidence.at(f"docs/a.pdf#sha256={'0' * 64}")
 
 
 def test_text_in_another_encoding_is_read_searched_and_counted_in_place(evidence):

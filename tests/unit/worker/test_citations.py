@@ -1,5 +1,6 @@
 """Citations against the evidence as it lies on disk: what exists, and that no address leads out of it."""
 
+import hashlib
 import os
 
 import pytest
@@ -156,3 +157,13 @@ def test_a_schema_that_refers_to_itself_is_no_trap():
     assert list(citations_in("x", {"$ref": "#"})) == []
     assert list(citations_in("x", {"$ref": "#/nowhere"})) == []
     assert list(citations_in(["x"], True)) == []
+
+
+def test_a_citation_of_a_content_holds_while_the_document_has_it(place):
+    log = place / "app.log"
+    address = f"app.log#sha256={hashlib.sha256(log.read_bytes()).hexdigest()}"
+
+    assert CitationBook((evidence_of(log),)).exists(address)
+    assert not CitationBook((evidence_of(log),)).exists(f"app.log#sha256={'0' * 64}")
+    log.write_text("l1\nl3\n")
+    assert not CitationBook((evidence_of(log),)).exists(address)
