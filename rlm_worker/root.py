@@ -14,12 +14,13 @@ from rlm_worker.drivers.driver import Driver
 from rlm_worker.drivers.model import ModelDriver
 from rlm_worker.drivers.playbook import PlaybookDriver
 from rlm_worker.drivers.recording import CellsDriver
-from rlm_worker.errors import JobFailed, TurnDeclined
+from rlm_worker.errors import JobFailed, TurnDeclined, TurnTooLong
 from rlm_worker.meter import Meter, whole
 from rlm_worker.models import Completion, Message
 from rlm_worker.models.errors import ModelError, RateLimited
 from rlm_worker.profiles import profile_for
 from rlm_worker.recovery import parking, remedy
+from rlm_worker.rollover import can_roll_over
 from rlm_worker.shortening import shorten, size
 from rlm_worker.workbench import Workbench
 
@@ -102,9 +103,12 @@ class RootModel:
         """What to ask with next; raises when there is no next time."""
         self._meter.check_time()
         journal, settings = self._bench.journal, self._bench.settings
-        match remedy(error, tries=tries, settings=settings, parks=journal.parks):
+        can = can_roll_over(journal.nodes[self._node], iteration=iteration, most=settings.max_rollovers)
+        match remedy(error, tries=tries, settings=settings, parks=journal.parks, can_roll_over=can):
             case "park" if isinstance(error, RateLimited):
                 raise self._bench.waiting.must(parking(error)) from error
+            case "roll_over":
+                raise TurnTooLong(str(error)) from error
             case "shorten" if self._most is None:
                 return await self._shortened(iteration, messages)
             case "tell":

@@ -257,6 +257,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         tokens_before=90_000,
         tokens_after=4_000,
         trace_events=77,
+        reason="did_not_fit",
     ),
     t.SteerObserved(iteration=2, steer_id=4, text="only 2024"),
     t.StopObserved(order="kill", detail="enough"),
