@@ -149,6 +149,8 @@ class SubcallStarted(Event):
     inputs: JsonObject
     instructions: str = ""
     hold: Hold
+    #: Digests of the pages that were cut out of documents for this call, in the order of its inputs.
+    cut_pages: tuple[Sha256, ...] = ()
 
 
 class SubcallFinished(Event):

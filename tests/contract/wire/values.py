@@ -208,6 +208,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         inputs={"t": "x", "deep": [1, {"y": None}]},
         instructions="Count.",
         hold=HOLD,
+        cut_pages=(B,),
     ),
     t.SubcallFinished(
         **_CALL,
