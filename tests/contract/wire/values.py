@@ -175,7 +175,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
     ),
     t.SandboxOpened(backend="namespaces", layers=("pid-ns", "seccomp"), reason="resume"),
     t.EvidenceSealed(name="src", content_digest=A, changed=True),
-    t.ModelAsked(**_CALL, model="openai:gpt-x", prompt_digest=B, hold=HOLD),
+    t.ModelAsked(**_CALL, model="openai:gpt-x", prompt_digest=B, hold=HOLD, temperature=0.6, top_p=0.95),
     t.ModelAnswered(
         **_CALL, model="openai:gpt-x", text="```python\nx\n```", spend=SPEND, ok=False, error="cut"
     ),

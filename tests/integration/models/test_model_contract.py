@@ -23,7 +23,7 @@ from rlm_worker.models.errors import (
     UnknownModel,
     Unreachable,
 )
-from rlm_worker.models.port import Media
+from rlm_worker.models.port import Media, Sampling
 from rlm_worker.models.prices import Free, SetByHand
 from rlm_worker.models.providers import open_compatible_url
 from rlm_worker.models.settings import PricePerMillion
@@ -104,6 +104,34 @@ def test_roles_and_contents_arrive_as_they_were_said(open_model: Open) -> None:
         ask(open_model(server), messages=said)
         heard = [(m["role"], m["content"]) for m in server.requests[0]["messages"]]
     assert heard == [(m.role, m.content) for m in said]
+
+
+def test_how_an_answer_is_drawn_is_sent_only_when_it_is_said(open_model: Open) -> None:
+    drawn = Sampling(temperature=0.0, top_p=0.9)
+    with ScriptedModel(always("fine")) as server:
+        for sampling in (Sampling(), drawn):
+            use(
+                open_model(server),
+                lambda m, said=sampling: m.complete(
+                    ASK, max_output_tokens=40, timeout_seconds=10, sampling=said
+                ),
+            )
+        sent = [(r.get("temperature"), r.get("top_p")) for r in server.requests]
+    assert sent == [(None, None), (0.0, 0.9)]
+
+
+def test_a_server_that_takes_no_sampling_is_asked_without() -> None:
+    def script(request, n):
+        if "top_p" in request:
+            return Fault(400, {"error": {"message": "top_p is not supported with this model"}})
+        return "fine"
+
+    with ScriptedModel(script) as server:
+        answer = use(
+            _wire(server),
+            lambda m: m.complete(ASK, max_output_tokens=40, timeout_seconds=10, sampling=Sampling(top_p=0.9)),
+        )
+        assert (answer.text, server.calls) == ("fine", 2)
 
 
 @pytest.mark.parametrize(

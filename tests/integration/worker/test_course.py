@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rlm_worker.contracts import Budget
+from rlm_worker.models.settings import ModelSettings
 from rlm_worker.replay import verify_replay
 from tests.builders import a_spec
 from tests.engine import QUICK, attempt, run_job
@@ -187,6 +188,33 @@ class TestProfiles:
 
         assert "at most ten lines" in system
         assert "6,001 of 9,001 characters left out" in shown
+
+
+class TestSampling:
+    """How turns are drawn: by the profile, unless a person chose."""
+
+    def drawn(self, name, **settings):
+        """Temperature and top_p of a turn and of a predict(), on the wire and in the record."""
+        code = "SUBMIT(answer=predict('t -> label: Literal[\"x\"]', t='a').label)"
+        with ScriptedModel(cells(code), model=name) as model:
+            ran = run_job(a_spec(model=model.url), settings=replace(QUICK, **settings))
+            turn, subcall = ((r.get("temperature"), r.get("top_p")) for r in model.requests)
+        (asked,) = ran.of("model_asked")
+        assert (asked.temperature, asked.top_p) == turn
+        return turn, subcall
+
+    def test_a_family_has_its_own_and_subcalls_are_left_alone(self):
+        assert self.drawn("deepseek-chat") == ((0.6, 0.95), (None, None))
+
+    def test_a_family_that_does_well_by_itself_is_sent_none(self):
+        assert self.drawn("gpt-5-scripted") == ((None, None), (None, None))
+
+    def test_a_temperature_for_turns_wins_over_the_profile(self):
+        assert self.drawn("deepseek-chat", turn_temperature=0.0) == ((0.0, 0.95), (None, None))
+
+    def test_a_temperature_for_all_calls_wins_over_the_profile_too(self):
+        everywhere = ModelSettings(temperature=0.3)
+        assert self.drawn("deepseek-chat", models=everywhere) == ((0.3, 0.95), (0.3, None))
 
 
 LOOK = "seen = {n}\nnote('discovery', 'found {n}')\nprint('x' * 3000 + '{n:03}')"
