@@ -1,9 +1,11 @@
 """Settings become an App; an App and a worker become a runtime. The only module that names every adapter."""
 
 import logging
+import os
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -17,8 +19,9 @@ from controlplane.adapters.private_files import make_folder
 from controlplane.adapters.readings import Convert, Document, OnConverted, TextForm, unheard
 from controlplane.adapters.sources.typed import Source
 from controlplane.adapters.sql_store import SqlStore
-from controlplane.config import ENGINE, Settings
+from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest, Order
+from controlplane.engine_settings import ENGINE, model_variables
 from controlplane.errors import InvalidRequest
 from controlplane.gateway import LocalGateway
 from controlplane.handlers import (
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     import dramatiq
 
     from controlplane.adapters.sql_broker import SqlBroker
+    from rlm_worker.config import WorkerSettings
+    from rlm_worker.models.settings import ModelSettings
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +70,7 @@ class App:
             new_id=new_id,
             is_gone=processes.is_gone,
             pid_of=processes.pid_of,
-            is_priced=_is_priced,
+            is_priced=partial(_is_priced, settings),
         )
 
     def stage(
@@ -166,11 +171,20 @@ class App:
         self.store.close()
 
 
-def _is_priced(model: str) -> bool:
+def _is_priced(settings: Settings, model: str) -> bool:
     from rlm_worker.models import is_priced  # noqa: PLC0415
+
+    return is_priced(model, settings=_model_settings(settings))
+
+
+def _model_settings(settings: Settings) -> "ModelSettings":
+    """The keys of the environment, and what an operator set."""
     from rlm_worker.models.settings import ModelSettings  # noqa: PLC0415
 
-    return is_priced(model, settings=ModelSettings.from_env())
+    try:
+        return ModelSettings.from_env({**os.environ, **model_variables(settings)})
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from error
 
 
 def _rules(settings: Settings) -> Rules:
@@ -326,22 +340,27 @@ def _discard(_answer: object) -> None:
     """For callers that have no use for the answer."""
 
 
-def _runner(app: App, worker_id: str) -> Run:
-    from rlm_worker.actor import Runner  # noqa: PLC0415
+def worker_settings(settings: Settings) -> "WorkerSettings":
+    """What an embedded worker is told: everything of the installation that is the engine's."""
     from rlm_worker.config import WorkerSettings  # noqa: PLC0415
-    from rlm_worker.job import EvidenceKeeper, Parts  # noqa: PLC0415
-    from rlm_worker.models.settings import ModelSettings  # noqa: PLC0415
 
-    keeper = EvidenceKeeper(seal=app.evidence.seal, changed=app.evidence.changed)
-    chosen = {name: getattr(app.settings, name) for name in ENGINE}
+    chosen = {name: getattr(settings, name) for name in ENGINE}
+    models = _model_settings(settings)
     try:
-        settings = WorkerSettings(models=ModelSettings.from_env(), **chosen)
+        return WorkerSettings(models=models, **chosen)
     except ValueError as error:
         raise InvalidRequest(str(error)) from error
+
+
+def _runner(app: App, worker_id: str) -> Run:
+    from rlm_worker.actor import Runner  # noqa: PLC0415
+    from rlm_worker.job import EvidenceKeeper, Parts  # noqa: PLC0415
+
+    keeper = EvidenceKeeper(seal=app.evidence.seal, changed=app.evidence.changed)
     parts = Parts(
         gateway=app.gateway(),
         worker_id=worker_id,
-        settings=settings,
+        settings=worker_settings(app.settings),
         evidence=keeper,
         artifacts=app.settings.artifacts,
     )

@@ -1,5 +1,6 @@
 """Settings: one frozen value, read once. A flag wins over CUSTODY_*, which wins over the TOML file."""
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -8,13 +9,14 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
 
+from controlplane.engine_settings import MAY_BE_ZERO, EngineSettings, ModelChoices
 from controlplane.errors import InvalidRequest
 
 _PREFIX = "CUSTODY_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(ModelChoices, EngineSettings):
     """Everything that can be set about an installation. Keys of providers are not here: the worker alone reads them."""
 
     #: Folder of the database and of staged evidence.
@@ -40,18 +42,6 @@ class Settings:
     sandbox: str = "namespaces"
     #: What cells may say: open or strict.
     language: str | None = None
-    #: How the model that writes cells is spoken to; by its name when it is not set.
-    profile: str | None = None
-    #: Estimated tokens of a conversation past which it starts anew, and how often it may.
-    rollover_tokens: int = 120_000
-    max_rollovers: int = 8
-    #: What counts as turning in a circle: times the same failing cell, the same output, a turn without a cell;
-    #: subcalls with nearly the same inputs, subcalls in a row without an answer.
-    repeated_failures: int = 3
-    repeated_observations: int = 5
-    empty_turns: int = 5
-    similar_subcalls: int = 20
-    failing_subcalls: int = 25
     #: Where each value comes from: default, a file, a variable or a flag.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -63,19 +53,6 @@ class Settings:
     def artifacts(self) -> Path:
         """Where what jobs made is kept, each file under the hash of its content."""
         return self.home / "artifacts"
-
-
-#: Settings that are the engine's own, under the same names there.
-ENGINE = (
-    "profile",
-    "rollover_tokens",
-    "max_rollovers",
-    "repeated_failures",
-    "repeated_observations",
-    "empty_turns",
-    "similar_subcalls",
-    "failing_subcalls",
-)
 
 
 def load_settings(
@@ -141,8 +118,14 @@ def _typed(name: str, value: Any, *, source: str, kind: Any) -> Any:
         typed = wanted(value)
     except (TypeError, ValueError):
         typed = MISSING
-    is_bad = typed is MISSING or isinstance(value, bool) or (isinstance(typed, int | float) and typed <= 0)
-    if is_bad:
-        words = {int: "a whole number above zero", float: "a number above zero"}.get(wanted, "text")
+    may_be_zero = name in MAY_BE_ZERO
+    is_bad = typed is MISSING or isinstance(value, bool)
+    if is_bad or (isinstance(typed, int | float) and not _is_in_range(typed, may_be_zero=may_be_zero)):
+        least = "not below zero" if may_be_zero else "above zero"
+        words = {int: f"a whole number {least}", float: f"a number {least}"}.get(wanted, "text")
         raise InvalidRequest(f"{source}: {name} must be {words}, not {value!r}")
     return typed
+
+
+def _is_in_range(number: float, *, may_be_zero: bool) -> bool:
+    return math.isfinite(number) and (number > 0 or (may_be_zero and number == 0))

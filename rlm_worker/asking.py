@@ -9,6 +9,7 @@ from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import JsonObject
 from rlm_worker.models import Completion, Message, Model, connect
 from rlm_worker.models.errors import ChangeTheSetup, ModelError, RateLimited
+from rlm_worker.models.port import AS_IT_IS, Sampling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,7 @@ class Models:
         schema: JsonObject | None,
         max_output_tokens: int,
         seconds: float,
+        sampling: Sampling = AS_IT_IS,
     ) -> Asked:
         """One answer. Waits out short rate limits and overloads as far as the time allows."""
         if (broken := self._broken.get(model.name)) is not None:
@@ -55,6 +57,7 @@ class Models:
                     schema=schema,
                     max_output_tokens=max_output_tokens,
                     timeout_seconds=max(0.01, min(deadline - now(), self._settings.model_timeout_seconds)),
+                    sampling=sampling,
                 )
             except ChangeTheSetup as error:
                 self._broken[model.name] = error

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from rlm_worker.contracts import JsonObject, canonical
 from rlm_worker.contracts.signature import Signature, SignatureError
 from rlm_worker.errors import BadCall
-from rlm_worker.media import take_media
+from rlm_worker.media import Attachment, take_media
 from rlm_worker.models.port import Media
 from rlm_worker.prompts import describe_fields
 from rlm_worker.schemas import SchemaRefused, Shape, shape_of
@@ -34,7 +34,9 @@ class Call:
     instructions: str
     model: str
     max_output_tokens: int
-    #: Images and PDFs, whose digests stand in the inputs.
+    #: Images, PDFs and pages of PDFs, whose digests or places stand in the inputs.
+    attachments: tuple[Attachment, ...] = ()
+    #: Their bytes, once the call is admitted and its pages are cut out.
     media: tuple[Media, ...] = ()
 
 
@@ -68,9 +70,9 @@ def read_calls(payload: JsonObject, *, rows: Sequence[JsonValue], models: tuple[
             instructions=instructions,
             model=model,
             max_output_tokens=tokens,
-            media=media,
+            attachments=attachments,
         )
-        for inputs, media in (take_media(_checked_inputs(row, names)) for row in rows)
+        for inputs, attachments in (take_media(_checked_inputs(row, names)) for row in rows)
     ]
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rlm_worker.cited import CitedEvidence
 from rlm_worker.contracts import EvidenceRef, JsonObject
@@ -41,6 +42,13 @@ class CitationBook:
             quotes_verified=len(quotes) - len(misquoted),
             misquoted=tuple(misquoted[:_MISSING_SHOWN]),
         )
+
+    def pdf_with(self, name: str, *, page: int) -> Path | None:
+        """The file of a PDF of the evidence that has this page."""
+        try:
+            return self._evidence.pdf_with(name, page=page)
+        except (OSError, ValueError):
+            return None
 
     def exists(self, address: str) -> bool:
         """Whether an address names something that is there."""

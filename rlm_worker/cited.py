@@ -41,7 +41,27 @@ class CitedEvidence:
             self._documents[name] = self._find(name)
         return self._documents[name]
 
+    def pdf_with(self, name: str, *, page: int) -> Path | None:
+        """The file of a PDF that has this page; None when there is none."""
+        found = self._file(name)
+        if found is None:
+            return None
+        file, facts, kind = found
+        return file if kind == "application/pdf" and 1 <= page <= len(facts.pages) else None
+
     def _find(self, name: str) -> "CitedDocument | None":
+        found = self._file(name)
+        if found is None:
+            return None
+        original, facts, kind = found
+        ref = self._evidence[name.partition("/")[0]]
+        read = original
+        if facts.text and ref.reading is not None:
+            read = Path(ref.reading.location) / facts.text
+        return CitedDocument(read, facts, kind, original=original)
+
+    def _file(self, name: str) -> tuple[Path, FileFacts, str] | None:
+        """The file itself, and what is known of it."""
         root_name, _, rest = name.partition("/")
         ref = self._evidence.get(root_name)
         if ref is None or (ref.kind == "file") != (not rest):
@@ -56,11 +76,7 @@ class CitedEvidence:
             return None
         below = inside.relative_to(top).as_posix() if rest else ""
         index = self._index(ref)
-        facts, kind = index.facts_of(below), index.kind_of(below, name=ref.name)
-        original = inside
-        if facts.text and ref.reading is not None:
-            inside = Path(ref.reading.location) / facts.text
-        return CitedDocument(inside, facts, kind, original=original)
+        return inside, index.facts_of(below), index.kind_of(below, name=ref.name)
 
     def _index(self, ref: EvidenceRef) -> ReadingIndex:
         if ref.reading is None:

@@ -26,6 +26,8 @@ class WorkerSettings:
     parks_in_a_row: int = 12
     model_timeout_seconds: float = 300.0
     turn_output_tokens: int = 4_096
+    #: Temperature of turns; when None the one of all calls (ModelSettings), else the profile's.
+    turn_temperature: float | None = None
     #: Least wall time that is kept for the closing turn of a model.
     closing_seconds: float = 10.0
     #: Time that a stopped job has for a last SUBMIT; a kill gives none.

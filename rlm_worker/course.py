@@ -9,7 +9,7 @@ from rlm_worker.endings import Failed
 from rlm_worker.errors import JobFailed
 from rlm_worker.journal import NodeJournal
 from rlm_worker.progress import Finding, Patience, assess
-from rlm_worker.rollover import KEPT, WorkingSet, brief, is_due, rolled_over
+from rlm_worker.rollover import KEPT, WorkingSet, brief, is_due, rolled_over, threshold
 from rlm_worker.workbench import Workbench
 
 #: Looks into the sandbox: a table of the variables, in words.
@@ -59,11 +59,21 @@ class Course:
         )
 
     async def roll_over(
-        self, view: View, driver: ModelDriver, *, history: Sequence[Step], look: LookAtVariables
+        self,
+        view: View,
+        driver: ModelDriver,
+        *,
+        history: Sequence[Step],
+        look: LookAtVariables,
+        did_not_fit: bool = False,
     ) -> bool:
-        """Start the conversation anew if it is due. Recorded before it is used: the view made after this one has it."""
+        """Start the conversation anew if it is due, or if the model said that it does not fit.
+
+        Recorded before it is used: the view made after this one has it.
+        """
         settings, before = self._bench.settings, driver.messages(view)
-        if not is_due(before, steps=len(view.history), limit=settings.rollover_tokens):
+        limit = threshold(self._journal, limit=settings.rollover_tokens, most=settings.max_rollovers)
+        if not did_not_fit and not is_due(before, steps=len(view.history), limit=limit):
             return False
         number = len(self._journal.rollovers) + 1
         if number > settings.max_rollovers:
@@ -78,8 +88,11 @@ class Course:
         event = rolled_over(
             text, node=self._node, number=number, covers_to=covers_to, before=before, after=after
         )
-        written = self._bench.writer.ref.events
-        await self._bench.writer.write(event.model_copy(update={"trace_events": written}))
+        said = {
+            "trace_events": self._bench.writer.ref.events,
+            "reason": "did_not_fit" if did_not_fit else "threshold",
+        }
+        await self._bench.writer.write(event.model_copy(update=said))
         return True
 
     async def _working_set(self, history: Sequence[Step], look: LookAtVariables) -> WorkingSet:

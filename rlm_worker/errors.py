@@ -8,6 +8,7 @@ WorkerError
 │  │  └─ NotAsked       … … it could not even be asked: nothing left, nothing is recorded of it
 │  └─ BadCall           … the call itself is malformed
 ├─ TurnDeclined         the model or a filter refused to write this turn: an observation, never asked again as it was
+├─ TurnTooLong          the conversation is longer than the model takes, and can start anew
 ├─ MustPark             the job has to wait for something outside: the attempt ends, holding nothing
 ├─ JobFailed            the job ends with a failure class
 └─ LostAuthority        the lease is gone: write nothing, kill the sandbox, leave
@@ -69,6 +70,10 @@ class BudgetExceeded(CallRefused):
 
 class TurnDeclined(WorkerError):
     """The model that writes the cells, or a filter before it, declined to answer."""
+
+
+class TurnTooLong(WorkerError):
+    """The conversation that asks for this turn does not fit the model, and something can be left out of it."""
 
 
 class MustPark(WorkerError):

@@ -29,7 +29,7 @@ from rlm_worker.drivers.model import ModelDriver
 from rlm_worker.drivers.playbook import PlaybookDriver
 from rlm_worker.drivers.recording import RecordingDriver, recorded_step
 from rlm_worker.endings import Ending, Exhausted, Failed, Submitted, Waits
-from rlm_worker.errors import BudgetExceeded, JobFailed, MustPark, TurnDeclined
+from rlm_worker.errors import BudgetExceeded, JobFailed, MustPark, TurnDeclined, TurnTooLong
 from rlm_worker.execution import Execution, is_repeatable
 from rlm_worker.extraction import extract
 from rlm_worker.hostcalls import CALLS, HostCalls
@@ -144,10 +144,7 @@ class Repl:
         return await self._run_turn(iteration, turn, is_new=is_new)
 
     async def _new_turn(self) -> Turn:
-        if isinstance(self._driver, ModelDriver) and await self._course.roll_over(
-            self._seen, self._driver, history=self._history, look=self._look
-        ):
-            self._seen = self._view(self._seen.iteration)
+        await self._start_anew()
         try:
             return await self._next_turn()
         except CutShort:
@@ -161,10 +158,20 @@ class Repl:
         self._seen = self._view(self._seen.iteration)
         return await self._next_turn()
 
+    async def _start_anew(self, *, did_not_fit: bool = False) -> None:
+        """With a new conversation, where the one there is has become too long."""
+        if isinstance(self._driver, ModelDriver) and await self._course.roll_over(
+            self._seen, self._driver, history=self._history, look=self._look, did_not_fit=did_not_fit
+        ):
+            self._seen = self._view(self._seen.iteration)
+
     async def _next_turn(self) -> Turn:
         """A refusal is an observation for the next turn; two in a row are the model's last word."""
         try:
             return await self.closing.unless_cut(self._driver.next(self._seen))
+        except TurnTooLong:
+            await self._start_anew(did_not_fit=True)
+            return await self._next_turn()
         except TurnDeclined as declined:
             last = self._history[-1].turn if self._history else None
             if isinstance(last, NoCell) and last.reason.startswith(_DECLINED):
@@ -345,16 +352,8 @@ class Repl:
         except sandbox.PolicyError as error:
             raise JobFailed("invalid_request", str(error)) from error
         self._session = session
-        await self.bench.writer.write(
-            SandboxOpened.model_validate(
-                {
-                    "node": self.node,
-                    "backend": self.spec.sandbox_policy.backend,
-                    "layers": session.layers,
-                    "reason": reason,
-                }
-            )
-        )
+        said = {"node": self.node, "backend": self.spec.sandbox_policy.backend, "layers": session.layers}
+        await self.bench.writer.write(SandboxOpened.model_validate({**said, "reason": reason}))
         await self._rebuild()
 
     async def _rebuild(self) -> None:

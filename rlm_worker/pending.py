@@ -8,6 +8,7 @@ from typing import Any
 from rlm_worker.calls import Call
 from rlm_worker.contracts.trace import Hold, Spend, SubcallFinished, SubcallStarted
 from rlm_worker.execution import Execution
+from rlm_worker.media import PageOf, media_digest
 from rlm_worker.meter import whole
 from rlm_worker.models import Completion, Message, Model
 from rlm_worker.models.errors import ModelError
@@ -38,7 +39,14 @@ def started(at: Execution, pending: Pending) -> SubcallStarted:
         inputs=call.inputs,
         instructions=call.instructions,
         hold=pending.hold,
+        cut_pages=cut_digests(call) if call.attachments else (),
     )
+
+
+def cut_digests(call: Call) -> tuple[str, ...]:
+    """Of the pages among what is sent: what the inputs do not tell."""
+    sent = zip(call.attachments, call.media, strict=True)
+    return tuple(media_digest(media) for wanted, media in sent if isinstance(wanted, PageOf))
 
 
 def finished(at: Execution, pending: Pending, *, spend: Spend, **said: Any) -> SubcallFinished:

@@ -1,7 +1,9 @@
 """What differs between families of models when they write cells: one table, chosen by the model's name."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from rlm_worker.models.port import AS_IT_IS, Sampling
 
 
 class UnknownProfile(ValueError):
@@ -19,6 +21,8 @@ class Profile:
     cautions: str = ""
     #: The most characters of a cell's output that a prompt shows.
     observation_chars: int = 10_000
+    #: How its turns are drawn; what a family refuses or does well by itself is left out.
+    sampling: Sampling = AS_IT_IS
 
 
 _MANY_CALLS = (
@@ -43,6 +47,7 @@ PROFILES: tuple[Profile, ...] = (
             + _MANY_CALLS
         ),
         observation_chars=3_000,
+        sampling=Sampling(temperature=0.2),
     ),
     Profile(
         name="qwen-deepseek",
@@ -53,6 +58,8 @@ PROFILES: tuple[Profile, ...] = (
             "Do not repeat the plan in every turn, and write nothing after the code block."
         ),
         observation_chars=8_000,
+        # What their makers advise: at 0 they tend to repeat themselves without end.
+        sampling=Sampling(temperature=0.6, top_p=0.95),
     ),
     Profile(
         name="gpt",
@@ -85,6 +92,11 @@ def profile_for(model: str, *, chosen: str | None = None) -> Profile:
     # Of a model by URL, the name is what counts: a host may be called anything.
     name = model.rpartition("#")[2] if model.startswith(("http://", "https://")) else model
     return next((profile for profile in PROFILES if profile.known_by.search(name)), DEFAULT)
+
+
+def sampling_of(profile: Profile, *, temperature: float | None) -> Sampling:
+    """How turns are drawn: as the profile wants, but for a temperature that a person chose."""
+    return profile.sampling if temperature is None else replace(profile.sampling, temperature=temperature)
 
 
 def _named(chosen: str) -> Profile:

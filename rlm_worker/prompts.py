@@ -26,7 +26,8 @@ A regex that begins with literal text is up to 25 times faster than one that beg
 evidence.rank("words", limit=10) gives the passages that fit words best, evidence.manifest() what each document is; tables have \
 doc.rows(), JSON Lines doc.records(), paged documents doc.pages(): every row, record and page has a .citation.
 - predict("text -> label: Literal['a','b'], why: str", instructions="…", text=t): a typed call to a small model; result.label. \
-predict_batch(signature, rows, instructions="…") for many at once: results in order, each with .ok and .error.
+predict_batch(signature, rows, instructions="…") for many at once: results in order, each with .ok and .error. \
+An input typed Image or Pdf ("page: Pdf -> total: float") takes a document or doc.page(3), where the model sees such.
 - rlm_query(task, signature="-> answer: str", inputs={…}): a child with a REPL of its own, for a question that needs one.
 - budget(): what is left. DRAFT(**fields): the answer so far, used if a limit ends the job. note(kind, text): a remark for the record. \
 show_vars(): your variables. workspace: a folder for files. remember(text), propose_effect(kind, target=…, **request): \

@@ -8,6 +8,7 @@ from rlm_worker.contracts import JsonObject, digest
 from rlm_worker.contracts.course import RolledOver
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.drivers.driver import Cell, Step
+from rlm_worker.journal import NodeJournal
 from rlm_worker.marking import defused, marked
 from rlm_worker.models.port import Message, input_token_bound
 from rlm_worker.prompts import clip
@@ -37,6 +38,23 @@ class WorkingSet:
 def is_due(messages: Sequence[Message], *, steps: int, limit: int) -> bool:
     """Whether the conversation is past its threshold and something can be left out of it."""
     return steps > KEPT and input_token_bound(messages) > limit
+
+
+def can_roll_over(node: NodeJournal, *, iteration: int, most: int) -> bool:
+    """Whether the conversation that asks for this turn may start anew: it has not yet for this turn, nor too often."""
+    last = node.rollovers[-1] if node.rollovers else None
+    if len(node.rollovers) >= most or (last is not None and last.iteration >= iteration):
+        return False
+    return iteration - 1 - (last.covers_to if last else 0) > KEPT
+
+
+def threshold(node: NodeJournal, *, limit: int, most: int) -> int:
+    """The length past which a conversation starts anew: the one set, or less where as much did not fit before."""
+    if len(node.rollovers) >= most:
+        return limit
+    return min(
+        [limit, *(found.tokens_before - 1 for found in node.rollovers if found.reason == "did_not_fit")]
+    )
 
 
 def brief(work: WorkingSet, *, covers_to: int, seed: str) -> str:

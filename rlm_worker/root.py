@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import JobSpec, digest
 from rlm_worker.contracts.job import ModelDriver as ModelDriverSpec
 from rlm_worker.contracts.job import PlaybookDriver as PlaybookDriverSpec
@@ -14,12 +15,14 @@ from rlm_worker.drivers.driver import Driver
 from rlm_worker.drivers.model import ModelDriver
 from rlm_worker.drivers.playbook import PlaybookDriver
 from rlm_worker.drivers.recording import CellsDriver
-from rlm_worker.errors import JobFailed, TurnDeclined
+from rlm_worker.errors import JobFailed, TurnDeclined, TurnTooLong
 from rlm_worker.meter import Meter, whole
 from rlm_worker.models import Completion, Message
 from rlm_worker.models.errors import ModelError, RateLimited
-from rlm_worker.profiles import profile_for
+from rlm_worker.models.port import AS_IT_IS, Sampling
+from rlm_worker.profiles import profile_for, sampling_of
 from rlm_worker.recovery import parking, remedy
+from rlm_worker.rollover import can_roll_over
 from rlm_worker.shortening import shorten, size
 from rlm_worker.workbench import Workbench
 
@@ -30,21 +33,30 @@ def open_driver(bench: Workbench, spec: JobSpec, *, node: str, meter: Meter) -> 
         case PlaybookDriverSpec(source=source):
             return PlaybookDriver(source)
         case ModelDriverSpec(model=name):
-            root = RootModel(bench, name, node=node, meter=meter)
             profile = profile_for(name, chosen=bench.settings.profile)
+            sampling = sampling_of(profile, temperature=_chosen_temperature(bench.settings))
+            root = RootModel(bench, name, node=node, meter=meter, sampling=sampling)
             return ModelDriver(root.ask, observation_chars=bench.settings.observation_chars, profile=profile)
         case RecordingDriverSpec(cells=taken):
             return CellsDriver(taken)
 
 
+def _chosen_temperature(settings: WorkerSettings) -> float | None:
+    of_turns = settings.turn_temperature
+    return settings.models.temperature if of_turns is None else of_turns
+
+
 class RootModel:
     """The model that writes the cells of one REPL."""
 
-    def __init__(self, bench: Workbench, name: str, *, node: str, meter: Meter) -> None:
+    def __init__(
+        self, bench: Workbench, name: str, *, node: str, meter: Meter, sampling: Sampling = AS_IT_IS
+    ) -> None:
         self._bench = bench
         self._name = name
         self._node = node
         self._meter = meter
+        self._sampling = sampling
         #: Characters that fitted into the model's context after a longer prompt did not.
         self._most: int | None = None
 
@@ -104,9 +116,12 @@ class RootModel:
         """What to ask with next; raises when there is no next time."""
         self._meter.check_time()
         journal, settings = self._bench.journal, self._bench.settings
-        match remedy(error, tries=tries, settings=settings, parks=journal.parks):
+        can = can_roll_over(journal.nodes[self._node], iteration=iteration, most=settings.max_rollovers)
+        match remedy(error, tries=tries, settings=settings, parks=journal.parks, can_roll_over=can):
             case "park" if isinstance(error, RateLimited):
                 raise self._bench.waiting.must(parking(error)) from error
+            case "roll_over":
+                raise TurnTooLong(str(error)) from error
             case "shorten" if self._most is None:
                 return await self._shortened(iteration, messages)
             case "tell":
@@ -146,6 +161,8 @@ class RootModel:
                 model=self._name,
                 prompt_digest=digest([[message.role, message.content] for message in messages]),
                 hold=hold,
+                temperature=self._sampling.temperature,
+                top_p=self._sampling.top_p,
             )
         )
         crash_here("turn.after_hold")
@@ -158,6 +175,7 @@ class RootModel:
             schema=None,
             max_output_tokens=self._bench.settings.turn_output_tokens,
             seconds=max(0.01, self._meter.seconds_left()),
+            sampling=self._sampling,
         )
         return asked.completion
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
+from rlm_worker.admission import admit
 from rlm_worker.calls import Call, read_call, read_calls
 from rlm_worker.contracts import JsonObject
 from rlm_worker.contracts.trace import (
@@ -20,7 +21,6 @@ from rlm_worker.contracts.trace import (
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.errors import BadCall, BudgetExceeded, MustPark, NotAsked, SubcallFailed
 from rlm_worker.execution import Execution
-from rlm_worker.media import keep_media, refuse_unseeing
 from rlm_worker.meter import Meter
 from rlm_worker.models import Completion, Model
 from rlm_worker.models.errors import ModelError, RateLimited
@@ -59,7 +59,7 @@ class Subcalls:
         if row is None:
             at.must_be_live("a predict() call")
             self._watch.check()
-            await self._admit_media([call])
+            call = await self._admitted(call)
         self._watch.count(call.key, schema=call.schema, inputs=call.inputs)
         if row is None:
             row = Row(finished=await self._once(at, call))
@@ -80,12 +80,17 @@ class Subcalls:
                 known[call.key] = row
                 self._watch.count(call.key, schema=call.schema, inputs=call.inputs)
                 self._watch.hear(ok=row.finished.ok)
+        asked: list[Call] = []
         wanted = list({call.key: call for call in calls if call.key not in known}.values())
         if wanted:
             at.must_be_live(f"a batch of {len(wanted)} predict() calls")
             self._refuse_oversized(payload, wanted)
-            await self._admit_media(wanted)
-            known |= await self._many(at, wanted)
+            for call, ready in zip(wanted, await admit(self._bench, wanted), strict=True):
+                if isinstance(ready, NotAsked):
+                    known[call.key] = Row(finished=self._unheld(at, call, ready))
+                else:
+                    asked.append(ready)
+            known |= await self._many(at, asked)
         known = {key: _labelled(at, row) for key, row in known.items()}
         first = calls[0] if calls else None
         return {
@@ -94,12 +99,12 @@ class Subcalls:
             "model": first.model if first else "",
         }
 
-    async def _admit_media(self, calls: Sequence[Call]) -> None:
-        """Refuse what the model cannot see, before anything is spent; keep the rest by content."""
-        for call in calls:
-            if call.media:
-                refuse_unseeing(call.model, call.media, self._bench.settings.models)
-                await asyncio.to_thread(keep_media, call.media, self._bench.artifacts)
+    async def _admitted(self, call: Call) -> Call:
+        """The call with all that it sends."""
+        ready = (await admit(self._bench, [call]))[0]
+        if isinstance(ready, NotAsked):
+            raise ready
+        return ready
 
     def _refuse_oversized(self, payload: JsonObject, wanted: Sequence[Call]) -> None:
         total = payload.get("total_rows")
@@ -218,8 +223,8 @@ class Subcalls:
             )
         return None
 
-    def _unheld(self, at: Execution, call: Call, refusal: BudgetExceeded | SubcallStorm) -> SubcallFinished:
-        """A row that the budget no longer reached, or a storm: recorded, so that a repeated cell sees it refused again."""
+    def _unheld(self, at: Execution, call: Call, refusal: BudgetExceeded | NotAsked) -> SubcallFinished:
+        """A row that the budget no longer reached, a storm, or one that cannot be sent: recorded, so that a repeated cell sees it refused again."""
         finished = SubcallFinished(
             node=at.node,
             iteration=at.iteration,

@@ -19,6 +19,8 @@ from rlm_worker.models import Model
 from rlm_worker.trace import TraceWriter
 from rlm_worker.waiting import Waiting
 
+_CUTTING_AT_ONCE = 2
+
 OpenSession = Callable[[sandbox.Policy], Awaitable[sandbox.Session]]
 
 
@@ -56,6 +58,8 @@ class Workbench:
         self.answers: dict[int, PersonAnswer] = {}
         #: Every sandbox of the tree, so that a stop reaches all of them at once.
         self.sessions: set[sandbox.Session] = set()
+        #: Sandboxes that cut pages out of documents at once.
+        self.cutting = asyncio.Semaphore(_CUTTING_AT_ONCE)
         self._is_killed = False
         self._children: dict[int, asyncio.Semaphore] = {}
 

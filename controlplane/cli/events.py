@@ -144,8 +144,9 @@ def _no_progress(event: t.NoProgress) -> str:
 
 
 def _rolled_over(event: t.RolledOver) -> str:
+    why = ", since it was longer than the model takes" if event.reason == "did_not_fit" else ""
     return (
-        f"conversation {event.number + 1} begins at iteration {event.iteration}: iterations 1 to {event.covers_to} are "
+        f"conversation {event.number + 1} begins at iteration {event.iteration}{why}: iterations 1 to {event.covers_to} are "
         f"left out of the prompt (about {count(event.tokens_before)} → {count(event.tokens_after)} tokens)"
     )
 

@@ -38,3 +38,5 @@ class RolledOver(Event):
     tokens_after: Count
     #: Events in the trace when this was written: all that was left out stands before it.
     trace_events: Count
+    #: Why: past the threshold that is set, or longer than the model takes.
+    reason: Literal["threshold", "did_not_fit"] = "threshold"

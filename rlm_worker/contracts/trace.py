@@ -85,6 +85,9 @@ class ModelAsked(Event):
     model: str
     prompt_digest: Sha256
     hold: Hold
+    #: How the answer was to be drawn; None: as the model does by itself. A server that takes neither is asked without.
+    temperature: float | None = None
+    top_p: float | None = None
 
 
 class ModelAnswered(Event):
@@ -149,6 +152,8 @@ class SubcallStarted(Event):
     inputs: JsonObject
     instructions: str = ""
     hold: Hold
+    #: Digests of the pages that were cut out of documents for this call, in the order of its inputs.
+    cut_pages: tuple[Sha256, ...] = ()
 
 
 class SubcallFinished(Event):

@@ -12,11 +12,13 @@ from rlm_worker.models.errors import ModelUnavailable, Unreachable
 from rlm_worker.models.hosting import Hosting, OnStart, Use, acquire
 from rlm_worker.models.openai_wire import WireModel, parse_endpoint
 from rlm_worker.models.port import (
+    AS_IT_IS,
     Completion,
     Estimate,
     JsonObject,
     Message,
     PriceRow,
+    Sampling,
     TokenUsage,
     input_token_bound,
 )
@@ -75,12 +77,17 @@ class EmbeddedModel:
         schema: JsonObject | None = None,
         max_output_tokens: int,
         timeout_seconds: float,
+        sampling: Sampling = AS_IT_IS,
     ) -> Completion:
         """Asks once. The time a model takes to load does not count; the wait for a free slot does."""
         wire = await self._connected()
         try:
             return await wire.complete(
-                messages, schema=schema, max_output_tokens=max_output_tokens, timeout_seconds=timeout_seconds
+                messages,
+                schema=schema,
+                max_output_tokens=max_output_tokens,
+                timeout_seconds=timeout_seconds,
+                sampling=sampling,
             )
         except Unreachable:
             if self._wire is wire and self._use is not None and not self._use.is_alive():

@@ -18,12 +18,14 @@ from rlm_worker.models.failures import error_for_status, excerpt
 from rlm_worker.models.http1 import CannotConnect, ConnectionBroke, HttpError, Origin, Pool, Response
 from rlm_worker.models.lately import Lately
 from rlm_worker.models.port import (
+    AS_IT_IS,
     Completion,
     Estimate,
     JsonObject,
     Media,
     Message,
     PriceRow,
+    Sampling,
     TokenUsage,
     input_token_bound,
 )
@@ -114,12 +116,17 @@ class WireModel:
         schema: JsonObject | None = None,
         max_output_tokens: int,
         timeout_seconds: float,
+        sampling: Sampling = AS_IT_IS,
     ) -> Completion:
         choice = self._choice(schema)
         try:
             async with asyncio.timeout(timeout_seconds):
                 response = await self._ask(
-                    messages, schema=schema, choice=choice, max_output_tokens=max_output_tokens
+                    messages,
+                    schema=schema,
+                    choice=choice,
+                    max_output_tokens=max_output_tokens,
+                    sampling=sampling,
                 )
         except TimeoutError:
             raise Unreachable(
@@ -140,11 +147,13 @@ class WireModel:
         schema: JsonObject | None,
         choice: Choice | None,
         max_output_tokens: int,
+        sampling: Sampling,
     ) -> Response:
         """One answer; a server that says it lacks a feature is asked once more without it (nothing was spent)."""
         while True:
             lacks = self._lacks
             body = self._body(messages, schema=schema, choice=choice, max_output_tokens=max_output_tokens)
+            body |= self._drawn(sampling)
             response = await self._exchange(body)
             if response.status == 200:
                 return response
@@ -178,8 +187,6 @@ class WireModel:
         said: list[JsonValue] = [{"role": m.role, "content": _content(m)} for m in messages]
         limit = "max_completion_tokens" if "max_tokens" in self._lacks else "max_tokens"
         body: JsonObject = {"model": self._endpoint.model, "messages": said, limit: max_output_tokens}
-        if self._temperature is not None and "temperature" not in self._lacks:
-            body["temperature"] = self._temperature
         if schema is not None and "response_format" not in self._lacks:
             form: JsonObject = {"name": "answer", "schema": schema, "strict": self._is_strict(schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
@@ -190,6 +197,14 @@ class WireModel:
             body["logprobs"] = True
             body["top_logprobs"] = TOP_LOGPROBS
         return body
+
+    def _drawn(self, sampling: Sampling) -> JsonObject:
+        """How the answer is drawn, as far as the server takes it."""
+        temperature = self._temperature if sampling.temperature is None else sampling.temperature
+        wanted: JsonObject = {"temperature": temperature, "top_p": sampling.top_p}
+        return {
+            name: value for name, value in wanted.items() if value is not None and name not in self._lacks
+        }
 
     def _completion(
         self, response: Response, *, messages: Sequence[Message], is_typed: bool, choice: Choice | None
@@ -268,7 +283,7 @@ def _feature_missed(status: int, text: str, body: JsonObject) -> frozenset[str]:
         "response_format": "response_format",
         "max_tokens": "max_completion_tokens",
     }
-    told["temperature"] = "temperature"
+    told |= {"temperature": "temperature", "top_p": "top_p"}
     return frozenset(feature for feature, word in told.items() if feature in body and word in text)
 
 

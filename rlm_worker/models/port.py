@@ -63,6 +63,17 @@ class Completion:
     raw: JsonValue
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """How an answer is drawn. None: as was set for all calls, else as the model does by itself."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+
+
+AS_IT_IS = Sampling()
+
+
 @dataclass(frozen=True, kw_only=True)
 class PriceRow:
     """What a model is charged by: dollars per million tokens, and where that stands. Tiers above are in `text`."""
@@ -101,6 +112,7 @@ class Model(Protocol):
         schema: JsonObject | None = None,
         max_output_tokens: int,
         timeout_seconds: float,
+        sampling: Sampling = AS_IT_IS,
     ) -> Completion:
         """Asks once. Raises a ModelError; cancelling it hangs up."""
         ...

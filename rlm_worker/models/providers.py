@@ -44,7 +44,16 @@ from rlm_worker.models.errors import (
 )
 from rlm_worker.models.failures import error_for_status, excerpt
 from rlm_worker.models.openai_wire import TOP_LOGPROBS, parse_endpoint
-from rlm_worker.models.port import Completion, Estimate, JsonObject, Message, PriceRow, TokenUsage
+from rlm_worker.models.port import (
+    AS_IT_IS,
+    Completion,
+    Estimate,
+    JsonObject,
+    Message,
+    PriceRow,
+    Sampling,
+    TokenUsage,
+)
 from rlm_worker.models.prices import Listed, Price, SetByHand, estimate
 from rlm_worker.models.settings import ModelSettings
 
@@ -135,12 +144,15 @@ class DirectModel:
         schema: JsonObject | None = None,
         max_output_tokens: int,
         timeout_seconds: float,
+        sampling: Sampling = AS_IT_IS,
     ) -> Completion:
         if not self._is_open:
             self._is_open = True
             await self._open.enter_async_context(self._model)
         choice = closed_choice(schema)
-        wanted = self._settings(choice, max_output_tokens=max_output_tokens, timeout_seconds=timeout_seconds)
+        wanted = self._settings(
+            choice, max_output_tokens=max_output_tokens, timeout_seconds=timeout_seconds, sampling=sampling
+        )
         try:
             async with asyncio.timeout(timeout_seconds):
                 response = await model_request(
@@ -166,12 +178,15 @@ class DirectModel:
         return Unreachable(self._name, what, may_have_spent=True)
 
     def _settings(
-        self, choice: Choice | None, *, max_output_tokens: int, timeout_seconds: float
+        self, choice: Choice | None, *, max_output_tokens: int, timeout_seconds: float, sampling: Sampling
     ) -> OpenAIChatModelSettings:
         """Only what the model takes: pydantic-ai warns on every call about a setting it must leave out."""
         wanted = OpenAIChatModelSettings(max_tokens=max_output_tokens, timeout=timeout_seconds, max_retries=0)
-        if self._temperature is not None:
-            wanted["temperature"] = self._temperature
+        temperature = self._temperature if sampling.temperature is None else sampling.temperature
+        if temperature is not None:
+            wanted["temperature"] = temperature
+        if sampling.top_p is not None:
+            wanted["top_p"] = sampling.top_p
         if choice is not None and _tells_logprobs(self._model):
             wanted["openai_logprobs"] = True
             wanted["openai_top_logprobs"] = TOP_LOGPROBS

@@ -19,7 +19,8 @@ MAY_IMPORT = {
     "controlplane.notice": (),
     "controlplane.schemas": ("controlplane.errors", "rlm_worker.contracts"),
     "controlplane.crashpoints": (),
-    "controlplane.config": ("controlplane.errors",),
+    "controlplane.engine_settings": (),
+    "controlplane.config": ("controlplane.errors", "controlplane.engine_settings"),
     "controlplane.domain": (
         "controlplane.domain",
         "controlplane.errors",

@@ -175,7 +175,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
     ),
     t.SandboxOpened(backend="namespaces", layers=("pid-ns", "seccomp"), reason="resume"),
     t.EvidenceSealed(name="src", content_digest=A, changed=True),
-    t.ModelAsked(**_CALL, model="openai:gpt-x", prompt_digest=B, hold=HOLD),
+    t.ModelAsked(**_CALL, model="openai:gpt-x", prompt_digest=B, hold=HOLD, temperature=0.6, top_p=0.95),
     t.ModelAnswered(
         **_CALL, model="openai:gpt-x", text="```python\nx\n```", spend=SPEND, ok=False, error="cut"
     ),
@@ -208,6 +208,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         inputs={"t": "x", "deep": [1, {"y": None}]},
         instructions="Count.",
         hold=HOLD,
+        cut_pages=(B,),
     ),
     t.SubcallFinished(
         **_CALL,
@@ -257,6 +258,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         tokens_before=90_000,
         tokens_after=4_000,
         trace_events=77,
+        reason="did_not_fit",
     ),
     t.SteerObserved(iteration=2, steer_id=4, text="only 2024"),
     t.StopObserved(order="kill", detail="enough"),

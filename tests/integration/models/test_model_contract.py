@@ -1,6 +1,7 @@
 """One contract, two clients: our own on the wire and pydantic_ai.direct, against a scripted server on loopback."""
 
 import asyncio
+import base64
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,7 @@ from rlm_worker.models.errors import (
     UnknownModel,
     Unreachable,
 )
+from rlm_worker.models.port import Media, Sampling
 from rlm_worker.models.prices import Free, SetByHand
 from rlm_worker.models.providers import open_compatible_url
 from rlm_worker.models.settings import PricePerMillion
@@ -102,6 +104,54 @@ def test_roles_and_contents_arrive_as_they_were_said(open_model: Open) -> None:
         ask(open_model(server), messages=said)
         heard = [(m["role"], m["content"]) for m in server.requests[0]["messages"]]
     assert heard == [(m.role, m.content) for m in said]
+
+
+def test_how_an_answer_is_drawn_is_sent_only_when_it_is_said(open_model: Open) -> None:
+    drawn = Sampling(temperature=0.0, top_p=0.9)
+    with ScriptedModel(always("fine")) as server:
+        for sampling in (Sampling(), drawn):
+            use(
+                open_model(server),
+                lambda m, said=sampling: m.complete(
+                    ASK, max_output_tokens=40, timeout_seconds=10, sampling=said
+                ),
+            )
+        sent = [(r.get("temperature"), r.get("top_p")) for r in server.requests]
+    assert sent == [(None, None), (0.0, 0.9)]
+
+
+def test_a_server_that_takes_no_sampling_is_asked_without() -> None:
+    def script(request, n):
+        if "top_p" in request:
+            return Fault(400, {"error": {"message": "top_p is not supported with this model"}})
+        return "fine"
+
+    with ScriptedModel(script) as server:
+        answer = use(
+            _wire(server),
+            lambda m: m.complete(ASK, max_output_tokens=40, timeout_seconds=10, sampling=Sampling(top_p=0.9)),
+        )
+        assert (answer.text, server.calls) == ("fine", 2)
+
+
+@pytest.mark.parametrize(
+    ("media_type", "kind"), [("image/png", "image_url"), ("application/pdf", "file")], ids=["image", "pdf"]
+)
+def test_an_image_or_a_pdf_arrives_whole_behind_the_text_and_is_charged_as_reported(
+    open_model: Open, media_type: str, kind: str
+) -> None:
+    data = b"%PDF-1.7 \x00\xff bytes" if kind == "file" else b"\x89PNG\r\n\x1a\n\x00\xff"
+    said = Message(role="user", content="What is this?", media=(Media(media_type=media_type, data=data),))
+    told = {"prompt_tokens": 1_234, "completion_tokens": 5, "total_tokens": 1_239}
+    with ScriptedModel(always(Answer("a page", usage=told))) as server:
+        answer = ask(open_model(server), messages=(ASK[0], said))
+        text, part = server.requests[0]["messages"][-1]["content"]
+
+    assert text == {"type": "text", "text": "What is this?"}
+    assert part["type"] == kind
+    url = part["image_url"]["url"] if kind == "image_url" else part["file"]["file_data"]
+    assert url == f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+    assert (answer.usage.input_tokens, answer.usage.output_tokens) == (1_234, 5)
 
 
 def test_a_schema_is_sent_natively_and_the_value_parsed(open_model: Open) -> None:

@@ -1,11 +1,13 @@
 """The course of a REPL through the real engine: circles are told and end, long conversations start anew."""
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
 
 from rlm_worker.contracts import Budget
+from rlm_worker.models.settings import ModelSettings
 from rlm_worker.replay import verify_replay
 from tests.builders import a_spec
 from tests.engine import QUICK, attempt, run_job
@@ -188,6 +190,33 @@ class TestProfiles:
         assert "6,001 of 9,001 characters left out" in shown
 
 
+class TestSampling:
+    """How turns are drawn: by the profile, unless a person chose."""
+
+    def drawn(self, name, **settings):
+        """Temperature and top_p of a turn and of a predict(), on the wire and in the record."""
+        code = "SUBMIT(answer=predict('t -> label: Literal[\"x\"]', t='a').label)"
+        with ScriptedModel(cells(code), model=name) as model:
+            ran = run_job(a_spec(model=model.url), settings=replace(QUICK, **settings))
+            turn, subcall = ((r.get("temperature"), r.get("top_p")) for r in model.requests)
+        (asked,) = ran.of("model_asked")
+        assert (asked.temperature, asked.top_p) == turn
+        return turn, subcall
+
+    def test_a_family_has_its_own_and_subcalls_are_left_alone(self):
+        assert self.drawn("deepseek-chat") == ((0.6, 0.95), (None, None))
+
+    def test_a_family_that_does_well_by_itself_is_sent_none(self):
+        assert self.drawn("gpt-5-scripted") == ((None, None), (None, None))
+
+    def test_a_temperature_for_turns_wins_over_the_profile(self):
+        assert self.drawn("deepseek-chat", turn_temperature=0.0) == ((0.0, 0.95), (None, None))
+
+    def test_a_temperature_for_all_calls_wins_over_the_profile_too(self):
+        everywhere = ModelSettings(temperature=0.3)
+        assert self.drawn("deepseek-chat", models=everywhere) == ((0.3, 0.95), (0.3, None))
+
+
 LOOK = "seen = {n}\nnote('discovery', 'found {n}')\nprint('x' * 3000 + '{n:03}')"
 
 
@@ -287,3 +316,123 @@ class TestRollover:
         )
         assert resumed[2] == before[rolled.iteration - 1][2]
         assert len([r for r in gateway.records if r.kind == "rolled_over"]) == 1
+
+
+STEPS = 6
+TOO_LONG = Fault(
+    400, {"error": {"message": "maximum context length is 10", "code": "context_length_exceeded"}}
+)
+
+
+def small_model(most_chars):
+    """Writes the step after the last one that the conversation shows, and takes no conversation longer than this."""
+
+    def script(request, n):
+        said = " ".join(message["content"] for message in request["messages"])
+        if len(said) > most_chars:
+            return TOO_LONG
+        step = max((int(found) for found in re.findall(r"step (\d+)", said)), default=0) + 1
+        code = (
+            f"done = {step}\nprint('step {step}', 'x' * 3000)"
+            if step <= STEPS
+            else "SUBMIT(answer=str(done))"
+        )
+        return f"Next.\n```python\n{code}\n```"
+
+    return script
+
+
+class TestConversationsThatDoNotFit:
+    def first_prompt(self):
+        """Characters of the prompt of a first turn, by which the model's size is told."""
+        with ScriptedModel(cells(SUBMIT)) as model:
+            run_job(a_spec(model=model.url))
+            return sum(len(message["content"]) for message in model.requests[0]["messages"])
+
+    def ran(self, room, **settings):
+        with ScriptedModel(small_model(self.first_prompt() + room)) as model:
+            ran = run_job(a_spec(model=model.url), settings=replace(QUICK, **settings))
+            return ran, model
+
+    @pytest.mark.requirement("S2-FAQ-2")
+    def test_a_conversation_longer_than_the_model_takes_starts_anew_and_goes_on(self):
+        ran, _ = self.ran(8_000)
+
+        rolled = ran.of("rolled_over")
+        assert ran.output == {"answer": str(STEPS)}
+        assert rolled[0].reason == "did_not_fit"
+        assert ran.of("prompt_shortened") == []
+        assert ran.result.usage.rollovers == len(rolled)
+        refused = [event for event in ran.of("model_answered") if not event.ok]
+        assert refused[0].iteration == rolled[0].iteration
+        assert [event.iteration for event in ran.of("cell_finished")] == list(range(1, STEPS + 2))
+
+    def test_what_did_not_fit_once_is_not_asked_with_again(self):
+        ran, model = self.ran(8_000)
+
+        rolled = ran.of("rolled_over")
+        assert [event.reason for event in rolled] == ["did_not_fit", *["threshold"] * (len(rolled) - 1)]
+        assert len(rolled) > 1
+        assert len(model.requests) == STEPS + 2
+
+    def outcome(self, *replies, **settings):
+        """What became of turns that did not fit, in a job whose model answers in this order."""
+        said = [reply if isinstance(reply, Fault) else f"```python\n{reply}\n```" for reply in replies]
+        with ScriptedModel(in_turn(*said)) as model:
+            ran = run_job(a_spec(model=model.url), settings=replace(QUICK, **settings))
+        assert ran.output == {"answer": "done"}
+        return [event.kind for event in ran.events if event.kind in ("rolled_over", "prompt_shortened")]
+
+    def test_a_conversation_that_does_not_fit_anew_either_is_shortened_as_the_last_resort(self):
+        kinds = self.outcome("a = 1", "b = 1\nprint('x' * 9000)", TOO_LONG, TOO_LONG, SUBMIT)
+
+        assert kinds == ["rolled_over", "prompt_shortened"]
+
+    def test_a_job_that_may_not_start_anew_again_is_shortened(self):
+        print_much = [f"n{n} = 1\nprint('{n}' * 9000)" for n in range(5)]
+        kinds = self.outcome(
+            *print_much[:2],
+            TOO_LONG,
+            *print_much[2:],
+            TOO_LONG,
+            SUBMIT,
+            max_rollovers=1,
+            rollover_tokens=10**6,
+        )
+
+        assert kinds == ["rolled_over", "prompt_shortened"]
+
+    def test_a_first_turn_that_does_not_fit_has_nothing_to_leave_out(self):
+        assert self.outcome("print('x' * 9000)", TOO_LONG, SUBMIT) == ["prompt_shortened"]
+
+    def test_it_replays_as_recorded(self):
+        ran, _ = self.ran(8_000)
+
+        assert asyncio.run(verify_replay(ran.gateway.spec, ran.gateway.records)).verified
+
+    @pytest.mark.parametrize("kept", ["model_answered", "rolled_over"])
+    def test_a_worker_that_died_between_the_refusal_and_the_new_conversation_starts_it_once(self, kept):
+        with ScriptedModel(small_model(self.first_prompt() + 8_000)) as model:
+            spec = a_spec(model=model.url)
+            whole = run_job(spec)
+            last = next(
+                n
+                for n, event in enumerate(whole.events)
+                if event.kind == kept and not getattr(event, "ok", False)
+            )
+            gateway = MemoryGateway(spec)
+            gateway.records = whole.gateway.records[: last + 1]
+            attempt(gateway)
+
+        again = [record.typed() for record in gateway.records]
+        rolled = [event for event in again if event.kind == "rolled_over"]
+        assert gateway.result is not None
+        assert gateway.result.structured_output == whole.output
+        first, before = rolled[0], whole.of("rolled_over")[0]
+        assert (first.number, first.iteration, first.reason) == (
+            before.number,
+            before.iteration,
+            before.reason,
+        )
+        assert len({event.iteration for event in rolled}) == len(rolled)
+        assert asyncio.run(verify_replay(spec, gateway.records)).verified

@@ -423,6 +423,15 @@ CASES: dict[tuple[type, str], Case] = {
         900,
         900,
     ),
+    (WorkerSettings, "turn_temperature"): Case(
+        worker(lambda: cells("SUBMIT(answer='x')"), lambda ran, model: model.requests[0].get("temperature"))(
+            "turn_temperature"
+        ),
+        0.0,
+        0.0,
+        0.7,
+        0.7,
+    ),
     (WorkerSettings, "closing_seconds"): Case(closing_seconds, 400.0, False, 1.0, True),
     (WorkerSettings, "stop_grace_seconds"): Case(stop_grace, 30.0, "submit", 0.0, "nobody"),
     (WorkerSettings, "observation_chars"): Case(

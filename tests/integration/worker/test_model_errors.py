@@ -74,19 +74,20 @@ def test_a_subcall_that_may_have_been_billed_is_charged_and_asked_again_under_a_
     assert sums_are_exact(ran)
 
 
-def test_a_prompt_that_does_not_fit_is_shortened_and_asked_once_more():
+def test_a_prompt_that_cannot_start_anew_is_shortened_and_asked_once_more():
     def script(request, n):
         longest = sum(len(message["content"]) for message in request["messages"])
-        if longest > 9_000:
+        if longest > 12_000:
             return TOO_LONG
         turns = sum(message["role"] == "assistant" for message in request["messages"])
-        return ANSWER if turns == 3 else f"```python\nprint('{turns}' * 3000)\n```"
+        return ANSWER if turns == 1 else f"```python\nprint('{turns}' * 9000)\n```"
 
     with ScriptedModel(script) as model:
         ran = run_job(a_spec(model=model.url))
         last = model.requests[-1]["messages"]
 
     assert ran.output == {"answer": "done"}
+    assert ran.of("rolled_over") == []
     assert len(ran.of("prompt_shortened")) == 1
     assert "What is in the evidence?" in last[1]["content"]
     assert any("left out" in message["content"] for message in last)

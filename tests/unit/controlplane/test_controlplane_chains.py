@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.config import ENGINE, Settings, load_settings, setting_rows
+from controlplane.config import Settings, load_settings, setting_rows
 from controlplane.domain import receipts, task
 from controlplane.domain.commands import CreateTask, FoldResult, PlannedStep, StartStep
 from controlplane.domain.events import from_json, to_json
 from controlplane.domain.task import TaskState
+from controlplane.engine_settings import ENGINE
 from controlplane.errors import InvalidRequest, Tampered
 from rlm_worker.config import WorkerSettings
 

@@ -40,7 +40,7 @@ class Scripted:
         self.asked = 0
         self.timeouts: list[float] = []
 
-    async def complete(self, messages, *, schema=None, max_output_tokens, timeout_seconds):
+    async def complete(self, messages, *, schema=None, max_output_tokens, timeout_seconds, sampling):
         self.asked += 1
         self.timeouts.append(timeout_seconds)
         reply = self.replies.pop(0)

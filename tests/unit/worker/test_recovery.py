@@ -47,6 +47,13 @@ def test_each_kind_of_error_has_its_remedy(error, wanted):
     assert remedy(error, tries=0, settings=SETTINGS, parks=0) == wanted
 
 
+def test_a_conversation_that_can_start_anew_does_before_it_is_shortened():
+    long = ContextTooLong("m", "long")
+
+    assert remedy(long, tries=0, settings=SETTINGS, parks=0, can_roll_over=True) == "roll_over"
+    assert remedy(long, tries=0, settings=SETTINGS, parks=0, can_roll_over=False) == "shorten"
+
+
 def test_asking_again_is_bounded_and_garbage_is_asked_once_more():
     cut = Unreachable("m", "cut", may_have_spent=True)
     garbage = Malformed("m", "bad answer", may_have_spent=True)
