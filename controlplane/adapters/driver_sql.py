@@ -70,7 +70,7 @@ def _run(
     fetch: Callable[[Any], Any] = lambda _: None,
 ) -> Any:
     """Whatever the driver raises is raised as SQLAlchemy would."""
-    errors: type[Exception] = connection.dialect.loaded_dbapi.Error  # type: ignore[assignment]
+    errors: type[Exception] = connection.dialect.loaded_dbapi.Error
     cursor = connection.connection.cursor()
     try:
         act(cursor)

@@ -15,7 +15,7 @@ from controlplane.domain.job_state import JobState, Parked, Stop
 from controlplane.domain.lease import Lease
 from controlplane.ports import JobRow
 
-Columns = Mapping[str, Any]
+Columns = sa.RowMapping | Mapping[str, Any]
 _JOB, _LEASE, _ATTEMPT, _WORKER = schema.job, schema.lease, schema.attempt, schema.worker
 _SAVE_JOB = sa.update(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
 _GET_JOB = DriverSql(sa.select(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted")))
