@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import sandbox
 from controlplane import crashpoints as of_controlplane
 from controlplane.bootstrap import App, open_app
 from controlplane.cli.watch import pages
@@ -90,8 +91,11 @@ def crash(custody: Custody, model: ScriptedModel, point: str, **settings: str) -
     return process.wait(60)
 
 
+CHECKOUT = Path(sandbox.__file__).parent.parent
+
+
 def orphans() -> list[str]:
-    """Zygotes and sandboxes whose worker is gone."""
+    """Zygotes and sandboxes of this checkout whose worker is gone."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -99,7 +103,7 @@ def orphans() -> list[str]:
             parent = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
         except (OSError, IndexError, ValueError):
             continue
-        if "zygote" in command and parent == 1:
+        if "zygote" in command and str(CHECKOUT) in command and parent == 1:
             found.append(f"{folder.name} {command}")
     return found
 
