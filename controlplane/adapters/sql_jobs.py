@@ -60,8 +60,7 @@ _ROW_COLUMNS = (
 
 
 class _Accounts:
-    """The last accounts that were saved, by their text: with hundreds of open holds it is long, and the next group of a job
-    meets the account that the last one left. An account is a value, so that it does not matter who saved it."""
+    """The last accounts that were saved, by their text: the next group of a job meets what its last one left, with hundreds of holds."""
 
     _MOST = 64
 
