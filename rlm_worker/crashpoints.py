@@ -18,6 +18,8 @@ POINTS = frozenset(
         "child.after_start",
         "child.before_record",
         "submit.after_record",
+        "park.before",
+        "park.after",
         "settle.before",
         "settle.after",
     }

@@ -4,6 +4,7 @@ import asyncio
 
 from rlm_worker.contracts.gateway import Gateway, GatewayDown, GatewayRefused, Lease, ParkRequest
 from rlm_worker.contracts.limits import Parked
+from rlm_worker.crashpoints import crash_here
 from rlm_worker.endings import Waits
 from rlm_worker.errors import LostAuthority
 from rlm_worker.trace import TraceWriter
@@ -23,7 +24,9 @@ async def park(
     )
     while not lost.done():
         try:
+            crash_here("park.before")
             answer = await asyncio.to_thread(gateway.park, request)
+            crash_here("park.after")
         except GatewayDown:
             await asyncio.sleep(_AGAIN_SECONDS)
         except GatewayRefused as refused:

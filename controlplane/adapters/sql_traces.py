@@ -60,11 +60,7 @@ class SqlTraces:
             for found in page:
                 texts.check(found)
                 record = _to_record(found, texts)
-                if (record.kind, *_stored(record.event, {})) != (
-                    found["kind"],
-                    found["body"],
-                    found["texts"],
-                ):
+                if not _is_as_written(record, found):
                     raise Tampered(f"{_place(found)}: its text was changed")
                 yield record
             after += len(page)
@@ -134,6 +130,13 @@ def _stored(event: JsonObject, kept: dict[str, bytes]) -> tuple[str, str | None]
         return whole, None
     kept.update(apart)
     return _encode(left), " ".join(apart)
+
+
+def _is_as_written(record: TraceRecord, found: sa.RowMapping) -> bool:
+    """Whether the row is, to the byte, what is written for this event."""
+    event = record.event
+    written = (_encode(event), None) if found["texts"] is None else _stored(event, {})
+    return record.kind == found["kind"] and written == (found["body"], found["texts"])
 
 
 def _to_row(job_id: str, record: TraceRecord, kept: dict[str, bytes]) -> Row:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from controlplane import crashpoints as of_controlplane
+from rlm_worker import crashpoints as of_worker
 from rlm_worker.crashpoints import WRITES
 from tests.e2e.cli.custody import Custody, environment
 
@@ -19,7 +20,7 @@ year = ask(f"Which year, at {began}?", int)
 SUBMIT(answer=str(year + 1))
 """
 ASKING = [f"{when}.{kind}" for when in WRITES for kind in ("question_asked", "parked")] + sorted(
-    point for point in of_controlplane.POINTS if point.startswith("park.")
+    point for point in of_controlplane.POINTS | of_worker.POINTS if point.startswith("park.")
 )
 ANSWERING = [f"{when}.question_answered" for when in WRITES]
 RUN = (

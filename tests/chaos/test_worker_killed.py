@@ -55,14 +55,15 @@ ELSEWHERE = {
     "forked": "written by the control plane in the transaction of the fork",
     "question_asked": "tests/chaos/test_asker_killed.py",
     "question_answered": "tests/chaos/test_asker_killed.py",
-    "parked": "tests/chaos/test_asker_killed.py",
+    "parked": "tests/chaos/test_parker_killed.py",
     "rolled_over": "tests/chaos/test_rollover_killed.py",
     "answer_extracted": "an ending without SUBMIT and DRAFT",
     "prompt_shortened": "written when a prompt does not fit its model",
 }
 WRITES = [f"{when}.{kind}" for when in of_worker.WRITES for kind in sorted(set(EVENT_KINDS) - set(ELSEWHERE))]
-PARKING = {point for point in of_controlplane.POINTS if point.startswith("park.")}
-POINTS = sorted(of_worker.POINTS | (of_controlplane.POINTS - PARKING)) + WRITES
+#: Those around parking have jobs of their own: test_asker_killed.py and test_parker_killed.py.
+PARKING = {point for point in of_worker.POINTS | of_controlplane.POINTS if point.startswith("park.")}
+POINTS = sorted((of_worker.POINTS | of_controlplane.POINTS) - PARKING) + WRITES
 
 
 def script(request: dict[str, Any], n: int) -> Reply:

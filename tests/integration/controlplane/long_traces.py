@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from controlplane.adapters.trace_files import TraceFile, TraceHeader, verified, write_trace
 from controlplane.bootstrap import App, open_app
@@ -19,7 +20,8 @@ LONG = "a long text " * 500
 EVERY = 100
 
 
-def records(events: int) -> Iterator[TraceRecord]:
+def records(events: int, *, every: int = EVERY, own: bool = False) -> Iterator[TraceRecord]:
+    """A trace in which one of `every` answers is long: all the same text, or each its own."""
     head, spend = GENESIS, Spend()
     for seq in range(events):
         event = SubcallFinished.model_construct(
@@ -28,7 +30,7 @@ def records(events: int) -> Iterator[TraceRecord]:
             key=f"{seq:064x}",
             model="m",
             ok=True,
-            value={"label": LONG if seq % EVERY == 0 else f"label {seq} " * 20},
+            value={"label": _long(seq, own=own) if seq % every == 0 else f"label {seq} " * 20},
             spend=spend,
         )
         record = link(event, seq=seq, at_ms=1_700_000_000_000 + seq, prev=head)
@@ -36,9 +38,13 @@ def records(events: int) -> Iterator[TraceRecord]:
         yield record
 
 
-def header_of(events: int) -> TraceHeader:
+def _long(seq: int, *, own: bool) -> str:
+    return f"{seq} {LONG}" * 8 if own else LONG
+
+
+def header_of(events: int, **kind: Any) -> TraceHeader:
     head = ""
-    for record in records(events):
+    for record in records(events, **kind):
         head = record.hash
     spec = a_spec(playbook="# %%\n1\n")
     result = JobResult(
@@ -59,7 +65,7 @@ def peak() -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
-def acts(app: App, folder: Path, header: TraceHeader) -> dict[str, Callable[[], object]]:
+def acts(app: App, folder: Path, header: TraceHeader, **kind: Any) -> dict[str, Callable[[], object]]:
     file, again = folder / "job.jsonl", folder / "again.jsonl"
 
     def verify() -> None:
@@ -72,7 +78,7 @@ def acts(app: App, folder: Path, header: TraceHeader) -> dict[str, Callable[[], 
             app.import_job(trace.header.spec, trace.header.result, verified(trace), by="test")
 
     return {
-        "write": lambda: write_trace(file, header, records(header.events)),
+        "write": lambda: write_trace(file, header, records(header.events, **kind)),
         "verify": verify,
         "import": bring,
         "read": lambda: sum(1 for _ in pages(app, "job-1", after=0)),
@@ -81,21 +87,21 @@ def acts(app: App, folder: Path, header: TraceHeader) -> dict[str, Callable[[], 
     }
 
 
-def main(folder: Path, events: int) -> None:
+def main(folder: Path, events: int, **kind: Any) -> None:
     app = open_app(Settings(home=folder / "home"))
-    small, header = header_of(10), header_of(events)
+    small, header = header_of(10), header_of(events, **kind)
     write_trace(folder / "warm.jsonl", small, records(10))
     grown: dict[str, int] = {}
-    for name, act in acts(app, folder, header).items():
+    for name, act in acts(app, folder, header, **kind).items():
         before = peak()
         act()
         grown[name] = peak() - before
     before = peak()
-    kept = list(records(events // 4))
+    kept = list(records(events // 4, **kind))
     grown["a quarter held at once"] = peak() - before
     app.close()
     print(json.dumps({"grown": grown, "kept": len(kept)}))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), **json.loads(sys.argv[3] if len(sys.argv) > 3 else "{}"))
