@@ -13,13 +13,42 @@ from controlplane.adapters.sources.paths import free_path, safe_path
 from controlplane.errors import InvalidRequest
 
 _SECONDS = 60
+#: By which file systems of fsspec tell versions of a file.
+_VERSIONED = {
+    "size",
+    "ETag",
+    "etag",
+    "LastModified",
+    "last_modified",
+    "mtime",
+    "created",
+    "VersionId",
+    "generation",
+    "md5",
+}
 
 
 def shown_url(url: str) -> str:
-    """A URL without user, password, query and fragment: they may hold secrets."""
+    """A URL, or a chain of them, without user, password, query and fragment: they may hold secrets."""
+    return "::".join(_shown(link) for link in url.split("::"))
+
+
+def _shown(url: str) -> str:
     parts = urllib.parse.urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def _said(error: Exception, url: str) -> str:
+    """What an error says, without the parts of the URL that are not shown."""
+    text = str(error)
+    for link in url.split("::"):
+        parts = urllib.parse.urlsplit(link)
+        login = parts.netloc.rpartition("@")[0]
+        for secret in (login, *login.split(":", 1), parts.query, parts.fragment):
+            for spelled in {secret, urllib.parse.unquote(secret)} - {""}:
+                text = text.replace(spelled, "…")
+    return text
 
 
 def name_of(url: str) -> str:
@@ -44,10 +73,10 @@ def keep(url: str, store: ContentStore, tally: Tally) -> Blob | dict[str, Blob]:
         raise InvalidRequest(f"there is nothing at {shown_url(url)!r}") from None
     except InvalidRequest:
         raise
-    except Exception as error:  # every file system of fsspec raises errors of its own kind
+    except Exception as error:  # noqa: BLE001 - every file system of fsspec raises errors of its own kind
         raise InvalidRequest(
-            f"evidence {shown_url(url)!r} cannot be read: {type(error).__name__}: {error}"
-        ) from error
+            f"evidence {shown_url(url)!r} cannot be read: {type(error).__name__}: {_said(error, url)}"
+        ) from None  # what caused it may name secrets
 
 
 def _web(url: str, store: ContentStore, tally: Tally) -> Blob:
@@ -57,7 +86,7 @@ def _web(url: str, store: ContentStore, tally: Tally) -> Blob:
             promised = answer.headers.get("Content-Length")
             blob = store.keep(tally.count(blocks_of(answer)))
     except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError) as error:
-        raise InvalidRequest(f"evidence {shown_url(url)!r} cannot be read: {error}") from error
+        raise InvalidRequest(f"evidence {shown_url(url)!r} cannot be read: {_said(error, url)}") from None
     if promised is not None and promised.isdigit() and int(promised) != blob.size_bytes:
         raise InvalidRequest(
             f"evidence {shown_url(url)!r} came incomplete: {blob.size_bytes:,} of {int(promised):,} bytes"
@@ -93,5 +122,17 @@ def _listed(system: Any, root: str, tally: Tally) -> Iterator[tuple[str, str]]:
 
 
 def _one(system: Any, path: str, store: ContentStore, tally: Tally) -> Blob:
+    """A file that is the same when it has been read as it was before; large ones are read in many requests."""
+    before = _state(system, path)
     with system.open(path, "rb") as opened:
-        return store.keep(tally.count(blocks_of(opened)))
+        blob = store.keep(tally.count(blocks_of(opened)))
+    size = before.get("size")
+    if _state(system, path) != before or (isinstance(size, int) and size != blob.size_bytes):
+        raise InvalidRequest(f"{path!r} was changed while it was read: stage it again")
+    return blob
+
+
+def _state(system: Any, path: str) -> dict[str, Any]:
+    """What tells one version of a file from the next, asked anew."""
+    system.invalidate_cache(path)
+    return {name: value for name, value in system.info(path).items() if name in _VERSIONED}
