@@ -13,19 +13,9 @@ from controlplane.adapters.sources.paths import free_path, safe_path
 from controlplane.errors import InvalidRequest
 
 _SECONDS = 60
-#: By which file systems of fsspec tell versions of a file.
-_VERSIONED = {
-    "size",
-    "ETag",
-    "etag",
-    "LastModified",
-    "last_modified",
-    "mtime",
-    "created",
-    "VersionId",
-    "generation",
-    "md5",
-}
+#: By which file systems of fsspec tell versions of a file: by what names a version, else by times.
+_NAMED = ("ETag", "etag", "generation", "md5")
+_TIMED = ("LastModified", "last_modified", "mtime", "created")
 
 
 def shown_url(url: str) -> str:
@@ -98,41 +88,44 @@ def _elsewhere(url: str, store: ContentStore, tally: Tally) -> Blob | dict[str, 
     import fsspec  # noqa: PLC0415 - only such evidence needs it
 
     system, root = fsspec.core.url_to_fs(url)
+    system.invalidate_cache()  # what an earlier evidence was told may not hold any more
     if system.isfile(root):
-        return _one(system, root, store, tally)
+        return _one(system, root, {}, store, tally)
     files: dict[str, Blob] = {}
-    for path, below in _listed(system, root, tally):
-        files[below] = _one(system, path, store, tally)
+    for path, below, listed in _listed(system, root, tally):
+        files[below] = _one(system, path, listed, store, tally)
     if not files:
         raise InvalidRequest(f"there is nothing at {shown_url(url)!r}")
     return files
 
 
-def _listed(system: Any, root: str, tally: Tally) -> Iterator[tuple[str, str]]:
+def _listed(system: Any, root: str, tally: Tally) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Every file below a folder: where it lies, its path, and what the list says of it."""
     taken: set[str] = set()
     folders: set[str] = set()
     top = system._strip_protocol(root).rstrip("/")  # noqa: SLF001 - what its own listings begin with
-    for path in sorted(system.find(root)):
+    for path, listed in sorted(system.find(root, detail=True).items()):
         tally.entry()
         below = safe_path(path.removeprefix(top).lstrip("/"))
         if below is None or not free_path(below, taken, folders):
             tally.leave_out(path, "its path leads out of the folder or is none")
         else:
-            yield path, below
+            yield path, below, listed
 
 
-def _one(system: Any, path: str, store: ContentStore, tally: Tally) -> Blob:
+def _one(system: Any, path: str, listed: dict[str, Any], store: ContentStore, tally: Tally) -> Blob:
     """A file that is the same when it has been read as it was before; large ones are read in many requests."""
-    before = _state(system, path)
+    before = _version(listed) if any(listed.get(name) for name in _NAMED) else _version(system.info(path))
     with system.open(path, "rb") as opened:
         blob = store.keep(tally.count(blocks_of(opened)))
-    size = before.get("size")
-    if _state(system, path) != before or (isinstance(size, int) and size != blob.size_bytes):
+    system.invalidate_cache(path)
+    size = before["size"]
+    if _version(system.info(path)) != before or (isinstance(size, int) and size != blob.size_bytes):
         raise InvalidRequest(f"{path!r} was changed while it was read: stage it again")
     return blob
 
 
-def _state(system: Any, path: str) -> dict[str, Any]:
-    """What tells one version of a file from the next, asked anew."""
-    system.invalidate_cache(path)
-    return {name: value for name, value in system.info(path).items() if name in _VERSIONED}
+def _version(info: dict[str, Any]) -> dict[str, Any]:
+    """What tells one version of a file from the next. A list and the file itself may tell times differently, never names."""
+    named = {name: info[name] for name in _NAMED if info.get(name)}
+    return {"size": info.get("size"), **(named or {name: info[name] for name in _TIMED if info.get(name)})}
