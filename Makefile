@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 AGAIN  ?=
 STAMP  := $(VENV)/.installed
+EXTRAS := $(VENV)/.extras
 UV     := $(shell command -v uv 2>/dev/null)
 
 .PHONY: demo test test-slow test-docker test-model lint types bench clean lock venv
@@ -24,10 +25,19 @@ else
 endif
 	@touch $(STAMP)
 
+# Optional libraries whose use is tested: parquet and S3. Nothing else needs them.
+$(EXTRAS): $(STAMP) requirements-extras.lock
+ifneq ($(UV),)
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-extras.lock
+else
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-extras.lock
+endif
+	@touch $(EXTRAS)
+
 demo: $(STAMP)
 	@$(BIN)/custody demo
 
-test: $(STAMP)
+test: $(EXTRAS)
 	$(BIN)/python -m pytest $(AGAIN)
 
 # The crash matrix and its like: a real process is killed at every named point.
@@ -55,6 +65,8 @@ lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
 		--group dev --extra build pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+		--group pyproject.toml:extras -c requirements.lock -o requirements-extras.lock
 
 clean:
 	rm -rf $(VENV) .custody .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

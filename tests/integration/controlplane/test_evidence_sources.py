@@ -163,7 +163,6 @@ def test_a_url_of_fsspec_is_a_file_or_a_folder(room, tmp_path):
     ("url", "says"),
     [
         ("memory://nothing/here", "there is nothing at"),
-        ("s3://bucket/key", r"custody\[s3\]"),
         ("nosuch://x", "cannot be read"),
         ("http://127.0.0.1:9/x", "cannot be read"),
     ],
@@ -171,6 +170,16 @@ def test_a_url_of_fsspec_is_a_file_or_a_folder(room, tmp_path):
 def test_a_url_that_cannot_be_read_is_refused(room, url, says):
     with pytest.raises(InvalidRequest, match=says):
         stage(room, url)
+
+
+def test_a_url_whose_library_is_missing_says_which_to_install(room, monkeypatch):
+    def missing(url):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+
+    with pytest.raises(InvalidRequest, match=r"custody\[s3\]"):
+        stage(room, "s3://bucket/key")
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
