@@ -361,6 +361,7 @@ class Repl:
         """Re-execute finished cells with their recorded answers; what differs is a finding."""
         told = {step.iteration: step for step in self._history}
         self._history = []
+        self.host.watch.restart()
         for iteration in sorted(self._journal.iterations):
             step = told.get(iteration) or recorded_step(self._journal, iteration)
             if step is None:
