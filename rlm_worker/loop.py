@@ -276,9 +276,10 @@ class Repl:
 
     def _playbook_error(self, cell: CellFinished) -> Ending:
         """Nobody can repair a playbook while it runs: its uncaught error is its end."""
-        where = f"cell {cell.iteration}, line {cell.error_line}"
-        if isinstance(self._driver, PlaybookDriver):
-            where += f" (line {self._driver.line_of(cell.iteration, cell.error_line)} of the file)"
+        where = f"cell {cell.iteration}" + (f", line {cell.error_line}" if cell.error_line else "")
+        if isinstance(self._driver, PlaybookDriver) and cell.error_line:
+            line = self._driver.line_of(cell.iteration, cell.error_line)
+            where = f"line {line} of the file ({where} of it)"
         message = f"the playbook ended in {where}: {cell.error_type}: {cell.error_message}"
         match cell.error_type:
             case "BudgetExceeded" if self.host.last_refusal is not None:
@@ -361,6 +362,7 @@ class Repl:
         await self.bench.writer.write()
         told = {step.iteration: step for step in self._history}
         self._history = []
+        self.host.watch.restart()
         for iteration in sorted(self._journal.iterations):
             step = told.get(iteration) or recorded_step(self._journal, iteration)
             if step is None:

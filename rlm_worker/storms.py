@@ -48,10 +48,14 @@ class StormWatch:
         """The storm there was, if any; counting begins anew after one."""
         storm = self.storm
         if storm:
-            self._keys.clear()
-            self._streak = 0
-            self.storm = ""
+            self.restart()
         return storm
+
+    def restart(self) -> None:
+        """Begin to count anew: after a storm, and before cells run again that were counted already."""
+        self._keys.clear()
+        self._streak = 0
+        self.storm = ""
 
 
 def nearly(inputs: JsonObject) -> str:

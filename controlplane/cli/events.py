@@ -13,6 +13,8 @@ from rlm_worker.contracts.base import Event
 from rlm_worker.contracts.trace import TraceRecord
 
 _VALUE_WIDTH = 110
+#: A cell of more lines than this is shown whole only where a trace is asked for as JSON.
+_CODE_LINES = 10_000
 
 
 def summary(record: TraceRecord) -> str:
@@ -28,7 +30,9 @@ def summary(record: TraceRecord) -> str:
 def code_of(record: TraceRecord) -> str:
     """The code of a proposed cell, made safe to print; empty for other events."""
     code = record.event.get("code")
-    return clipped(code, lines=400) if record.kind == "cell_proposed" and isinstance(code, str) else ""
+    return (
+        clipped(code, lines=_CODE_LINES) if record.kind == "cell_proposed" and isinstance(code, str) else ""
+    )
 
 
 def observation_of(record: TraceRecord, *, lines: int) -> str:

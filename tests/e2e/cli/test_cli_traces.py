@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 
 import pytest
@@ -154,3 +155,67 @@ def test_an_imported_job_is_read_verified_and_replayed_like_one_of_this_home(exp
     again = elsewhere.folder / "again.jsonl.gz"
     assert elsewhere("export", job["job_id"], "-o", str(again)).code == 0
     assert again.read_bytes() == path.read_bytes()
+
+
+def test_an_exported_file_is_read_like_the_job_it_came_from(custody, exported, elsewhere):
+    path, job = exported
+    here = custody("trace", job["job_id"])
+    there = elsewhere("trace", str(path))
+
+    assert there.code == 0, there.err
+    assert there.out == here.out
+    assert elsewhere("trace", str(path), "--json").out == custody("trace", job["job_id"], "--json").out
+    assert not (elsewhere.folder / ".custody").exists()
+
+
+def test_a_file_that_was_changed_is_refused_while_it_is_read(exported, elsewhere):
+    path, _ = exported
+    lines = lines_of(path)
+    place = next(n for n, line in enumerate(lines) if line.get("event", {}).get("kind") == "cell_proposed")
+    lines[place]["event"]["code"] = "something else"
+    write_lines(elsewhere.folder / "changed.jsonl", lines)
+
+    done = elsewhere("trace", "changed.jsonl")
+
+    assert done.code == 4
+    assert "its content does not match its hash" in done.err
+
+
+def test_a_file_is_not_followed(exported, elsewhere):
+    path, _ = exported
+
+    done = elsewhere("trace", str(path), "--follow")
+
+    assert done.code == 2
+    assert "a file does not grow" in done.err
+
+
+def test_a_pipe_gets_whole_lines_with_the_time_since_the_start(custody, exported):
+    _, job = exported
+    lines = custody("trace", job["job_id"], "--all").out.splitlines()
+
+    assert re.match(r" +0 +0\.00 s  attempt 1 by ", lines[0])
+    asked = next(line for line in lines if "subcall" in line and "→" in line)
+    assert "x" * 9_000 in asked
+    assert any(LONG in line for line in lines)
+    assert "…" not in asked
+
+
+def test_dates_and_times_are_shown_when_they_are_asked_for(custody, exported):
+    _, job = exported
+    out = custody("trace", job["job_id"], "--times").out
+
+    assert re.match(r" +0  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}  attempt 1 by ", out)
+
+
+def test_the_lines_of_an_output_are_cut_unless_all_is_asked_for(custody):
+    (custody.folder / "many.py").write_text(
+        "# %%\nfor n in range(100):\n    print('line', n)\n# %%\nSUBMIT(answer='x')\n"
+    )
+    done = custody("run", "count", "--playbook", "many.py", "-o", "answer: str", "--json")
+    assert done.code == 0, done.err
+    job_id = done.document["job_id"]
+
+    assert "… 88 more lines" in custody("trace", job_id).out
+    assert "line 99" in custody("trace", job_id, "--full").out
+    assert "… 95 more lines" in custody("trace", job_id, "--lines", "5").out

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -156,6 +157,77 @@ for n in range(100):
         assert gateway.result is not None
         assert gateway.result.message == whole.result.message
         assert [r.kind for r in gateway.records].count("no_progress") == 2
+
+    @pytest.mark.parametrize("asked", ["single", "batch"])
+    @pytest.mark.parametrize("died_after", [3, 6], ids=["between cells", "within a cell"])
+    def test_a_storm_of_nearly_the_same_questions_is_counted_across_a_crash(self, asked, died_after):
+        """Four questions a cell, a storm at ten: where the worker died changes neither where it is cut off nor the end."""
+        single = """
+for n in range({first}, {first} + 4):
+    try:
+        predict("t -> label: Literal['x', 'y']", t="why" + "!" * n)
+    except SubcallError as error:
+        print(n, error)
+print("cell", {first})
+"""
+        batch = """
+rows = predict_batch("t -> label: Literal['x', 'y']", ["why" + "!" * n for n in range({first}, {first} + 4)])
+print("cell", {first}, [row.ok for row in rows])
+"""
+        code = single if asked == "single" else batch
+        script = [code.format(first=first) for first in (0, 4, 8, 12, 16, 20, 24)]
+        settings = replace(QUICK, similar_subcalls=10)
+        with ScriptedModel(cells(*script)) as model:
+            spec = a_spec(model=model.url)
+            whole = run_job(spec, settings=settings)
+            done = [n for n, event in enumerate(whole.events) if event.kind == "subcall_finished"]
+            gateway = MemoryGateway(spec)
+            kept = (
+                done[died_after]
+                if died_after != 3
+                else next(n for n, event in enumerate(whole.events) if event.kind == "cell_finished")
+            )
+            gateway.records = whole.gateway.records[: kept + 1]
+            turns = len([r for r in gateway.records if r.kind == "model_answered"])
+            model.script = cells(*script[turns:])
+            attempt(gateway, settings=settings)
+
+        again = [record.typed() for record in gateway.records]
+        assert gateway.result is not None
+        assert "10 predict() calls with nearly the same inputs" in gateway.result.message
+        assert gateway.result.message == whole.result.message
+        assert self.circles(again) == self.circles(whole.events)
+        assert self.answered(again) == self.answered(whole.events)
+        assert asyncio.run(verify_replay(spec, gateway.records)).verified
+
+    def test_a_cell_that_is_only_repeated_is_not_counted_twice(self):
+        failing = """
+for n in range({first}, {first} + 3):
+    try:
+        predict("t -> label: Literal['x']", t=f"question {{n}} of {{n * n}}")
+    except SubcallError as error:
+        print(n)
+"""
+        script = cells(
+            failing.format(first=0),
+            "import os\nos._exit(1)",
+            failing.format(first=3).replace("3 + 3", "3 + 1"),
+            SUBMIT,
+            otherwise=lambda request, n: Fault(400, "no"),
+        )
+        with ScriptedModel(script) as model:
+            ran = run_job(a_spec(model=model.url), settings=replace(QUICK, failing_subcalls=7))
+
+        assert [event.reason for event in ran.of("sandbox_opened")] == ["start", "state_lost"]
+        assert ran.of("no_progress") == []
+        assert ran.output == {"answer": "done"}
+
+    def circles(self, events):
+        return [(e.iterations, e.action, e.detail) for e in events if e.kind == "no_progress"]
+
+    def answered(self, events):
+        """How often a model answered, in each cell."""
+        return Counter(e.iteration for e in events if e.kind == "subcall_finished" and e.ok)
 
     def test_a_child_that_turns_in_a_circle_ends_and_its_parent_is_told(self):
         def script(request, n):

@@ -257,3 +257,31 @@ def test_a_steer_reaches_the_next_turn_and_is_acknowledged():
 
     assert "look at the config first" in told
     assert Ran(gateway).of("steer_observed")[0].iteration == 2
+
+
+BROKEN = """# ---
+# name = "broken"
+# title = "Broken"
+# output = "answer: str"
+# ---
+
+# %% first
+x = 1
+
+# %% second
+def deep(n):
+    return 1 / n
+
+deep(0)
+"""
+
+
+def test_the_error_of_a_playbook_names_the_line_of_its_file():
+    ran = run_job(a_spec(playbook=BROKEN))
+
+    line = BROKEN.splitlines().index("    return 1 / n") + 1
+    finished = ran.of("cell_finished")[-1]
+    assert f"the playbook ended in line {line} of the file (cell 2, line {finished.error_line} of it)" in (
+        ran.result.message
+    )
+    assert BROKEN.splitlines()[line - 1].strip() == "return 1 / n"
