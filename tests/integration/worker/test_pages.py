@@ -194,7 +194,6 @@ def test_a_page_that_is_not_in_the_evidence_is_refused_whoever_names_it(job):
     assert all("in the evidence" in line for line in said)
 
 
-@pytest.mark.requirement("N3-SEC-7")
 def test_a_page_with_links_brings_no_other_page_along(app, tmp_path):
     plain = a_pdf(tmp_path / "plain.pdf", PAGES)
     writer = pypdf.PdfWriter(clone_from=plain)
