@@ -19,7 +19,6 @@ _SEARCHES: dict[str, Callable[[], Peer]] = {
     "dspy-local": lambda: peer("dspy"),
     "dspy-deno": dspy_with_deno,
 }
-_CODE = "x = 1\nprint(x)"
 _JOBS = 2
 
 
@@ -33,10 +32,12 @@ class _Script:
     def __call__(self, request: JsonObject, _number: int) -> str:
         is_last = len(self.arrived) % self._iterations == self._iterations - 1
         self.arrived.append(time.monotonic())
+        # Each turn shows something else: a job that repeats itself is ended.
+        trivial = f"x = {len(self.arrived)}\nprint(x)"
         if request["model"] in ("rlms", "floor"):
-            code = 'answer["content"] = "done"\nanswer["ready"] = True' if is_last else _CODE
+            code = 'answer["content"] = "done"\nanswer["ready"] = True' if is_last else trivial
             return f"Next.\n```repl\n{code}\n```"
-        code = 'SUBMIT(answer="done")' if is_last else _CODE
+        code = 'SUBMIT(answer="done")' if is_last else trivial
         block = f"```python\n{code}\n```"
         if request["model"] == "dspy":
             return f"[[ ## reasoning ## ]]\nNext.\n\n[[ ## code ## ]]\n{block}\n\n[[ ## completed ## ]]"

@@ -39,7 +39,7 @@ Seconds = dict[str, list[float]]
 def run(report: Report, *, quick: bool = False, rounds: int = 3) -> None:
     counts = {"cells": 4, "sequential": 5, "batch": 20, "children": 2, "input": 3}
     if not quick:
-        counts = {"cells": 20, "sequential": 50, "batch": 100, "children": 3, "input": 5}
+        counts = {"cells": 20, "sequential": 50, "batch": 100, "children": 3, "input": 10}
     report.begin(f"whole jobs against one model: turns at once, subcalls after {SUBCALL_SECONDS * 1000:g} ms")
     people = {"ours": ourselves(), **_found(report, () if quick else tuple(_SEARCHES))}
     script = Script()
