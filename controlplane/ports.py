@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 from pydantic import JsonValue
 
 from controlplane.domain.budget import NOTHING, Account, Amounts, Limits
+from controlplane.domain.identity import Scope
 from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
 from controlplane.domain.receipts import Link
@@ -91,7 +92,9 @@ class ReceiptRow:
 
 
 class Jobs(Protocol):
-    def get(self, job_id: str) -> JobRow | None: ...
+    """Whoever reads says whose rows they may see: no query can forget it."""
+
+    def get(self, job_id: str, *, scope: Scope) -> JobRow | None: ...
 
     def spec(self, job_id: str) -> str: ...
 
@@ -103,9 +106,9 @@ class Jobs(Protocol):
         """Save only what recording changes: the account, the end of the trace, and when."""
         ...
 
-    def with_prefix(self, prefix: str, *, limit: int) -> list[str]: ...
+    def with_prefix(self, prefix: str, *, scope: Scope, limit: int) -> list[str]: ...
 
-    def latest(self, *, limit: int, state: str | None, before: str | None) -> list[JobRow]: ...
+    def latest(self, *, scope: Scope, limit: int, state: str | None, before: str | None) -> list[JobRow]: ...
 
     def of_task(self, task_id: str) -> list[str]: ...
 
@@ -123,7 +126,7 @@ class Jobs(Protocol):
 
 
 class Tasks(Protocol):
-    def get(self, task_id: str) -> TaskRow | None: ...
+    def get(self, task_id: str, *, scope: Scope) -> TaskRow | None: ...
 
     def add(self, row: TaskRow) -> None: ...
 

@@ -52,6 +52,13 @@ job = sa.Table(
     sa.Column("tenant_settled", sa.Text),
     sa.Column("parked", sa.Text),
     sa.Column("not_before_ms", sa.BigInteger),
+    #: Higher goes first.
+    sa.Column("priority", sa.BigInteger, nullable=False, server_default="0"),
+    #: When the job must have ended.
+    sa.Column("deadline_ms", sa.BigInteger),
+    #: Who writes the cells, and who answers predict(): limits and kill switches of a model look for these.
+    sa.Column("model", _ID, nullable=False, server_default=""),
+    sa.Column("sub_model", _ID, nullable=False, server_default=""),
     sa.Column("refusal", sa.Text, nullable=False),
     sa.Column("trace_events", sa.BigInteger, nullable=False),
     sa.Column("trace_head", _HASH, nullable=False),
@@ -64,6 +71,20 @@ job = sa.Table(
 )
 sa.Index("job_by_state", job.c.state, job.c.dispatched_ms)
 sa.Index("job_by_task", job.c.task_id)
+sa.Index("job_by_age", job.c.created_ms, job.c.job_id)
+sa.Index("job_of_tenant", job.c.tenant_id, job.c.created_ms, job.c.job_id)
+sa.Index("job_of_tenant_in_state", job.c.tenant_id, job.c.state, job.c.created_ms, job.c.job_id)
+
+#: Words and labels of a job, so that a search reads what it shows and nothing else.
+job_term = sa.Table(
+    "job_term",
+    metadata,
+    sa.Column("tenant_id", _ID, primary_key=True),
+    sa.Column("term", sa.String(100), primary_key=True),
+    sa.Column("created_ms", sa.BigInteger, primary_key=True),
+    sa.Column("job_id", _ID, primary_key=True),
+    sqlite_with_rowid=False,
+)
 
 #: Apart from the job: it never changes, may be long, and is not needed to record.
 job_spec = sa.Table(
@@ -106,6 +127,14 @@ worker = sa.Table(
     sa.Column("worker_id", _ID, primary_key=True),
     sa.Column("first_seen_ms", sa.BigInteger, nullable=False),
     sa.Column("last_seen_ms", sa.BigInteger, nullable=False),
+    sa.Column("host", _ID, nullable=False, server_default=""),
+    #: Jobs it works on at once; 0: it has not said.
+    sa.Column("slots", sa.BigInteger, nullable=False, server_default="0"),
+    #: Name of the image or release it runs; kill switches look for it.
+    sa.Column("image", _ID, nullable=False, server_default=""),
+    #: What it said about itself, as JSON.
+    sa.Column("facts", sa.Text, nullable=False, server_default="{}"),
+    sa.Column("is_draining", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
 
@@ -203,6 +232,56 @@ command = sa.Table(
     sa.Column("at_ms", sa.BigInteger, nullable=False),
 )
 sa.Index("command_by_job", command.c.job_id, command.c.command_id)
+
+#: Kill switches: in force until released. Whoever starts anything reads them in its own transaction.
+control_order = sa.Table(
+    "control_order",
+    metadata,
+    sa.Column("order_id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("scope_kind", sa.String(20), nullable=False),
+    sa.Column("scope_id", _ID, nullable=False),
+    #: Whose jobs it is limited to; empty: everybody's.
+    sa.Column("tenant_id", _ID, nullable=False),
+    sa.Column("action", sa.String(10), nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("by", _ID, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("released_ms", sa.BigInteger),
+    sa.Column("released_by", _ID, nullable=False, server_default=""),
+    sa.Column("released_reason", sa.Text, nullable=False, server_default=""),
+)
+sa.Index(
+    "control_in_force", control_order.c.released_ms, control_order.c.scope_kind, control_order.c.scope_id
+)
+
+#: What a watchdog found, with its evidence and what was done about it.
+finding = sa.Table(
+    "finding",
+    metadata,
+    sa.Column("finding_id", _ID, primary_key=True),
+    sa.Column("tenant_id", _ID, nullable=False),
+    sa.Column("job_id", _ID, nullable=False),
+    sa.Column("kind", sa.String(60), nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("evidence", sa.Text, nullable=False),
+    sa.Column("action", sa.String(20), nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+    sa.Column("resolved_ms", sa.BigInteger),
+)
+sa.Index("finding_by_job", finding.c.job_id, finding.c.kind)
+sa.Index("finding_of_tenant", finding.c.tenant_id, finding.c.at_ms)
+
+#: Where old events of a chain are: in a blob, as compressed lines. `chain` says of what: event, trace.
+archive = sa.Table(
+    "archive",
+    metadata,
+    sa.Column("chain", sa.String(10), primary_key=True),
+    sa.Column("owner_id", _ID, primary_key=True),
+    sa.Column("first_seq", sa.BigInteger, primary_key=True),
+    sa.Column("last_seq", sa.BigInteger, nullable=False),
+    sa.Column("digest", _HASH, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+)
 
 queue_message = sa.Table(
     "queue_message",

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from controlplane.adapters import schema
+from controlplane.domain.identity import Scope
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import Step, TaskState
 from controlplane.errors import Tampered, VersionConflict
@@ -46,9 +47,9 @@ class SqlTasks:
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
-    def get(self, task_id: str) -> TaskRow | None:
+    def get(self, task_id: str, *, scope: Scope) -> TaskRow | None:
         found = self._connection.execute(_GET_TASK, {"wanted": task_id}).mappings().first()
-        if found is None:
+        if found is None or not scope.covers(found["tenant_id"]):
             return None
         named = ("version", "event_head", "receipts", "receipt_head", "created_ms", "updated_ms")
         return TaskRow(

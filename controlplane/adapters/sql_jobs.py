@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from controlplane.adapters import schema
 from controlplane.adapters.driver_sql import DriverSql
 from controlplane.domain.budget import Account, Amounts, Limits
+from controlplane.domain.identity import Scope
 from controlplane.domain.ids import Fence
 from controlplane.domain.job_state import JobState, Parked, Stop
 from controlplane.domain.lease import Lease
@@ -166,14 +167,19 @@ def _to_row(found: Columns) -> JobRow:
     )
 
 
+def _within(query: sa.Select[Any], scope: Scope) -> sa.Select[Any]:
+    return query if scope.tenant_id is None else query.where(_JOB.c.tenant_id == scope.tenant_id)
+
+
 class SqlJobs:
     def __init__(self, connection: sa.Connection, *, now_ms: int) -> None:
         self._connection = connection
         self._now_ms = now_ms
 
-    def get(self, job_id: str) -> JobRow | None:
+    def get(self, job_id: str, *, scope: Scope) -> JobRow | None:
         found = _GET_JOB.first(self._connection, {"wanted": job_id})
-        return None if found is None else _to_row(dict(zip(_JOB.c.keys(), found, strict=True)))
+        row = None if found is None else _to_row(dict(zip(_JOB.c.keys(), found, strict=True)))
+        return row if row is not None and scope.covers(row.state.tenant_id) else None
 
     def spec(self, job_id: str) -> str:
         query = sa.select(schema.job_spec.c.spec).where(schema.job_spec.c.job_id == job_id)
@@ -199,12 +205,13 @@ class SqlJobs:
         }
         _SAVE_RECORDED.one(self._connection, columns)
 
-    def with_prefix(self, prefix: str, *, limit: int) -> list[str]:
+    def with_prefix(self, prefix: str, *, scope: Scope, limit: int) -> list[str]:
         query = sa.select(_JOB.c.job_id).where(_JOB.c.job_id.startswith(prefix, autoescape=True)).limit(limit)
-        return list(self._connection.execute(query).scalars())
+        return list(self._connection.execute(_within(query, scope)).scalars())
 
-    def latest(self, *, limit: int, state: str | None, before: str | None) -> list[JobRow]:
-        query = sa.select(_JOB).order_by(_JOB.c.created_ms.desc(), _JOB.c.job_id.desc()).limit(limit)
+    def latest(self, *, scope: Scope, limit: int, state: str | None, before: str | None) -> list[JobRow]:
+        query = _within(sa.select(_JOB), scope)
+        query = query.order_by(_JOB.c.created_ms.desc(), _JOB.c.job_id.desc()).limit(limit)
         if state is not None:
             query = query.where(_JOB.c.state == state)
         if before is not None:

@@ -6,13 +6,14 @@ import time
 
 import click
 
-from controlplane.bootstrap import App, EmbeddedRuntime
+from controlplane.bootstrap import App
 from controlplane.cli.answer import stop_line
 from controlplane.cli.exits import Exit
 from controlplane.cli.flags import home_flag, job_argument, json_flag
 from controlplane.cli.home import opened
 from controlplane.cli.shapes import job_document, write_json
 from controlplane.cli.watch import has_ended
+from controlplane.runtime import EmbeddedRuntime
 from controlplane.views import JobView
 
 _POLL_SECONDS = 0.02

@@ -2,12 +2,13 @@
 
 import click
 
-from controlplane.bootstrap import App, EmbeddedRuntime
+from controlplane.bootstrap import App
 from controlplane.cli.exits import Exit, exit_of_state
 from controlplane.cli.flags import home_flag, job_argument, json_flag, quiet_flag
 from controlplane.cli.home import opened
 from controlplane.cli.watch import Presses
 from controlplane.cli.working import Manner, show_end, work_on
+from controlplane.runtime import EmbeddedRuntime
 
 _POLL_SECONDS = 0.2
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import click
 
-from controlplane.bootstrap import App, EmbeddedRuntime
+from controlplane.bootstrap import App
 from controlplane.cli.answer import render_end
 from controlplane.cli.consoles import stdout_console
 from controlplane.cli.exits import Exit, exit_of_state
@@ -13,6 +13,7 @@ from controlplane.cli.people import question_line
 from controlplane.cli.screens import screen_for
 from controlplane.cli.shapes import job_document, write_json
 from controlplane.cli.watch import Presses, asks_a_person, watch
+from controlplane.runtime import EmbeddedRuntime
 from controlplane.views import JobView
 
 

@@ -8,6 +8,7 @@ from typing import get_args
 from controlplane.domain import budget, job, receipts, task
 from controlplane.domain.commands import FoldResult
 from controlplane.domain.events import CheckpointSaved, Event, JobEvent, TaskEvent, to_json
+from controlplane.domain.identity import Scope
 from controlplane.domain.ids import JobId, StepId
 from controlplane.domain.receipts import Link
 from controlplane.errors import NotFound
@@ -18,10 +19,10 @@ from rlm_worker.contracts.result import AnsweredBy, FailureClass, Status, TraceR
 _TASK_EVENTS = get_args(TaskEvent)
 
 
-def load(tx: Transaction, job_id: str) -> tuple[JobRow, TaskRow]:
+def load(tx: Transaction, job_id: str, *, scope: Scope) -> tuple[JobRow, TaskRow]:
     """A job and its task."""
-    row = tx.jobs.get(job_id)
-    found = None if row is None else tx.tasks.get(row.state.task_id)
+    row = tx.jobs.get(job_id, scope=scope)
+    found = None if row is None else tx.tasks.get(row.state.task_id, scope=scope)
     if row is None or found is None:
         raise NotFound(f"there is no job {job_id!r}: `custody jobs` lists those that are")
     return row, found

@@ -7,9 +7,11 @@ from typing import Any
 
 from controlplane.domain import job
 from controlplane.domain.commands import ForkJob, SteerJob
+from controlplane.domain.identity import Caller
 from controlplane.domain.ids import JobId
 from controlplane.errors import InvalidRequest
 from controlplane.handlers.apply import apply_job, load, spec_of
+from controlplane.handlers.permits import require
 from controlplane.handlers.submit import enter
 from controlplane.ports import Desk, Transaction
 from rlm_worker.contracts import Budget, JobSpec, TraceRecord
@@ -49,23 +51,27 @@ class _Past:
     spent: dict[str, Any] = field(default_factory=dict)
 
 
-def fork(desk: Desk, job_id: str, *, at: int | None, steer: str, budget: Budget | None, by: str) -> str:
+def fork(
+    desk: Desk, job_id: str, *, at: int | None, steer: str, budget: Budget | None, caller: Caller
+) -> str:
     """Enter a job that shares the first `at` iterations (all finished ones when None); return its id."""
     with desk.store.write() as tx:
-        source = spec_of(tx, load(tx, job_id)[0].state.job_id)
+        rows = load(tx, job_id, scope=caller.scope)
+        require(tx, caller, "job.fork", tenant_id=rows[0].state.tenant_id)
+        source = spec_of(tx, rows[0].state.job_id)
         past = _past(tx, job_id, at)
         spec = _spec(desk, source, past, budget=budget)
         row = enter(tx, desk, spec)
         events, head = _copy(tx, spec.job_id, source_id=job_id, past=past)
         tx.jobs.save(replace(row, trace_events=events, trace_head=head))
         if steer:
-            rows = load(tx, spec.job_id)
-            steer_id = tx.steers.add(spec.job_id, text=steer, by=by)
-            told = job.decide(rows[0].state, SteerJob(steer_id=steer_id, text=steer, by=by))
-            apply_job(tx, desk, rows=rows, events=told, actor=by)
-        rows = load(tx, job_id)
-        linked = ForkJob(fork_job_id=JobId(spec.job_id), at=past.at, by=by)
-        apply_job(tx, desk, rows=rows, events=job.decide(rows[0].state, linked), actor=by)
+            rows = load(tx, spec.job_id, scope=caller.scope)
+            steer_id = tx.steers.add(spec.job_id, text=steer, by=caller.name)
+            told = job.decide(rows[0].state, SteerJob(steer_id=steer_id, text=steer, by=caller.name))
+            apply_job(tx, desk, rows=rows, events=told, actor=caller.name)
+        rows = load(tx, job_id, scope=caller.scope)
+        linked = ForkJob(fork_job_id=JobId(spec.job_id), at=past.at, by=caller.name)
+        apply_job(tx, desk, rows=rows, events=job.decide(rows[0].state, linked), actor=caller.name)
     desk.store.announce()
     return spec.job_id
 

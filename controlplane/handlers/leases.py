@@ -8,6 +8,7 @@ from controlplane.crashpoints import crash_here
 from controlplane.domain import budget, job
 from controlplane.domain.commands import ClaimJob, GiveUpJob, HandBack, LoseLease
 from controlplane.domain.events import JobLeased
+from controlplane.domain.identity import EVERY_TENANT
 from controlplane.domain.ids import Fence
 from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease, extended, guard
@@ -44,7 +45,7 @@ def claim(desk: Desk, request: ClaimRequest) -> Claimed | NotClaimed:
 
 
 def _decided(tx: Transaction, desk: Desk, request: ClaimRequest) -> Claimed | NotClaimed:
-    row = tx.jobs.get(request.job_id)
+    row = tx.jobs.get(request.job_id, scope=EVERY_TENANT)
     if refused := _refusal(tx, desk, row=row, request=request):
         return _kept(tx, row, refused)
     assert row is not None
@@ -75,7 +76,7 @@ def _misfit(tx: Transaction, row: JobRow) -> str:
 
 def _give_up(tx: Transaction, desk: Desk, job_id: str, *, reason: str) -> None:
     """End a job that could wait for ever."""
-    rows = load(tx, job_id)
+    rows = load(tx, job_id, scope=EVERY_TENANT)
     events = job.decide(rows[0].state, GiveUpJob(failure_class="budget_exhausted"))
     begun = "goes no further" if rows[0].state.attempts else "was never started"
     message = f"it {begun}: {reason}. Ask again with smaller limits, or have the tenant's raised"
@@ -127,7 +128,7 @@ def _hold_at_tenant(tx: Transaction, row: JobRow) -> JobRow:
 
 
 def _grant(tx: Transaction, desk: Desk, *, row: JobRow, request: ClaimRequest) -> Claimed:
-    _, task_row = load(tx, request.job_id)
+    _, task_row = load(tx, request.job_id, scope=EVERY_TENANT)
     events = job.decide(row.state, ClaimJob(worker_id=request.worker_id, generation=request.generation))
     row = replace(row, refusal="")
     row, _ = apply_job(tx, desk, rows=(row, task_row), events=events, actor=request.worker_id)
@@ -163,7 +164,7 @@ def _grant(tx: Transaction, desk: Desk, *, row: JobRow, request: ClaimRequest) -
 def renew(desk: Desk, request: RenewRequest) -> RenewAnswer:
     """Extend a live lease; the answer carries what the worker must know."""
     with desk.store.write("normal") as tx:
-        row, _ = load(tx, request.job_id)
+        row, _ = load(tx, request.job_id, scope=EVERY_TENANT)
         lease = guard(tx.leases.get(request.job_id), fence=request.fence, now_ms=tx.now_ms)
         until_ms = extended(lease, now_ms=tx.now_ms, ttl_ms=desk.rules.lease_ttl_ms).until_ms
         tx.leases.extend(request.job_id, fence=request.fence, until_ms=until_ms)
@@ -204,7 +205,7 @@ def lose(desk: Desk, lease: Lease, *, reason: str, by: str = "lease_reaper") -> 
         is_gone = desk.is_gone(current.worker_id)
         if current.is_live(tx.now_ms) and not is_gone:
             return
-        rows = load(tx, lease.job_id)
+        rows = load(tx, lease.job_id, scope=EVERY_TENANT)
         survivors = () if is_gone else (desk.pid_of(current.worker_id),)
         command = LoseLease(fence=lease.fence, reason=reason, at_ms=tx.now_ms, survivors=survivors)
         events = job.decide(rows[0].state, command)
@@ -237,7 +238,7 @@ def hand_back(desk: Desk, *, worker_id: str) -> int:
         held = [lease for lease in tx.leases.all() if lease.worker_id == worker_id]
     for lease in held:
         with desk.store.write() as tx:
-            rows = load(tx, lease.job_id)
+            rows = load(tx, lease.job_id, scope=EVERY_TENANT)
             events = job.decide(rows[0].state, HandBack(fence=lease.fence))
             apply_job(tx, desk, rows=rows, events=events, actor=worker_id)
     if held:

@@ -6,13 +6,15 @@ from datetime import datetime
 from controlplane.crashpoints import crash_here
 from controlplane.domain import job
 from controlplane.domain.commands import ParkJob, RejectLateWrite, UnparkJob
+from controlplane.domain.identity import EVERY_TENANT, Caller
 from controlplane.domain.ids import Fence
 from controlplane.domain.lease import guard
 from controlplane.errors import FenceStale, InvalidRequest
 from controlplane.handlers.apply import apply_job, load, settle_tenant
 from controlplane.handlers.asking import wake_if_answered
+from controlplane.handlers.permits import require
 from controlplane.handlers.recording import reject_late_write
-from controlplane.ports import Desk, JobRow, Transaction
+from controlplane.ports import Desk, JobRow, TaskRow, Transaction
 from rlm_worker.contracts.gateway import ParkAnswer, ParkRequest
 
 
@@ -31,7 +33,7 @@ def park(desk: Desk, request: ParkRequest) -> ParkAnswer:
 
 
 def _park(tx: Transaction, desk: Desk, request: ParkRequest) -> ParkAnswer:
-    row, task_row = load(tx, request.job_id)
+    row, task_row = load(tx, request.job_id, scope=EVERY_TENANT)
     command = ParkJob(
         fence=Fence(request.fence),
         reason=request.reason,
@@ -63,11 +65,25 @@ def _ms(at: datetime | None) -> int | None:
     return None if at is None else int(at.timestamp() * 1000)
 
 
-def unpark(desk: Desk, job_id: str, *, by: str) -> bool:
-    """Make a parked job ready; False when it is not parked any more."""
+def unpark(desk: Desk, job_id: str, *, caller: Caller) -> bool:
+    """Make a parked job ready because somebody wants it; False when it is not parked any more."""
     with desk.store.write() as tx:
-        rows = load(tx, job_id)
-        events = job.decide(rows[0].state, UnparkJob(by=by))
-        apply_job(tx, desk, rows=rows, events=events, actor=by)
+        rows = load(tx, job_id, scope=caller.scope)
+        require(tx, caller, "job.submit", tenant_id=rows[0].state.tenant_id)
+        is_parked = _wake(tx, desk, rows, by=caller.name)
     desk.store.announce()
+    return is_parked
+
+
+def wake(desk: Desk, job_id: str, *, by: str) -> bool:
+    """Make a parked job ready because its time has come; False when it is not parked any more."""
+    with desk.store.write() as tx:
+        is_parked = _wake(tx, desk, load(tx, job_id, scope=EVERY_TENANT), by=by)
+    desk.store.announce()
+    return is_parked
+
+
+def _wake(tx: Transaction, desk: Desk, rows: tuple[JobRow, TaskRow], *, by: str) -> bool:
+    events = job.decide(rows[0].state, UnparkJob(by=by))
+    apply_job(tx, desk, rows=rows, events=events, actor=by)
     return bool(events)

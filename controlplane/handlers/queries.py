@@ -3,10 +3,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from controlplane.domain.identity import Caller
 from controlplane.domain.job_state import Parked, Stop
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers import asking
-from controlplane.handlers.apply import spec_of, usage_of
+from controlplane.handlers.apply import load, spec_of, usage_of
+from controlplane.handlers.permits import require
 from controlplane.ports import Desk, JobRow, ReceiptRow, Transaction
 from controlplane.views import JobView, LeaseView, QuestionView, ReceiptView, StopView, TaskView
 from rlm_worker.contracts import JobResult, TraceRecord
@@ -15,10 +17,10 @@ from rlm_worker.contracts.limits import ParkReason
 _PARKED: dict[ParkReason, str] = {"rate_limited": "a rate limit to pass", "asked": "an answer"}
 
 
-def resolve(desk: Desk, name: str) -> str:
+def resolve(desk: Desk, name: str, *, caller: Caller) -> str:
     """Whole job id for an id or the beginning of one that fits a single job."""
     with desk.store.read() as tx:
-        found = tx.jobs.with_prefix(name, limit=6) if name else []
+        found = tx.jobs.with_prefix(name, scope=caller.scope, limit=6) if name else []
     if name in found or len(found) == 1:
         return name if name in found else found[0]
     if not found:
@@ -26,11 +28,10 @@ def resolve(desk: Desk, name: str) -> str:
     raise InvalidRequest(f"{name!r} fits several jobs, name one of: {', '.join(found)}")
 
 
-def job(desk: Desk, job_id: str) -> JobView:
+def job(desk: Desk, job_id: str, *, caller: Caller) -> JobView:
     with desk.store.read() as tx:
-        row = tx.jobs.get(job_id)
-        if row is None:
-            raise NotFound(f"there is no job {job_id!r}: `custody jobs` lists those that are")
+        row, _ = load(tx, job_id, scope=caller.scope)
+        require(tx, caller, "job.read", tenant_id=row.state.tenant_id)
         return replace(_job_view(tx, row), forks=_forks(tx, row))
 
 
@@ -41,7 +42,7 @@ def _forks(tx: Transaction, row: JobRow) -> tuple[str, ...]:
     return tuple(str(body["fork_job_id"]) for body in told if body["job_id"] == row.state.job_id)
 
 
-def questions(desk: Desk, job_id: str) -> list[QuestionView]:
+def questions(desk: Desk, job_id: str, *, caller: Caller) -> list[QuestionView]:
     """What a job wants to know of a person, oldest first."""
     return [
         QuestionView(
@@ -53,27 +54,34 @@ def questions(desk: Desk, job_id: str) -> list[QuestionView]:
             until=None if asked.until_ms is None else _at(asked.until_ms),
             is_answered=asked.is_answered,
         )
-        for asked in asking.questions(desk, job_id)
+        for asked in asking.questions(desk, job_id, caller=caller)
     ]
 
 
-def jobs(desk: Desk, *, limit: int, state: str | None = None, before: str | None = None) -> list[JobView]:
+def jobs(
+    desk: Desk, *, caller: Caller, limit: int, state: str | None = None, before: str | None = None
+) -> list[JobView]:
     """Newest first; `before` is the last job of the page before."""
     with desk.store.read() as tx:
-        return [_job_view(tx, row) for row in tx.jobs.latest(limit=limit, state=state, before=before)]
+        require(tx, caller, "job.read", tenant_id=caller.scope.tenant_id or "")
+        found = tx.jobs.latest(scope=caller.scope, limit=limit, state=state, before=before)
+        return [_job_view(tx, row) for row in found]
 
 
-def trace(desk: Desk, job_id: str, *, after: int, limit: int) -> list[TraceRecord]:
+def trace(desk: Desk, job_id: str, *, caller: Caller, after: int, limit: int) -> list[TraceRecord]:
     """Records from number `after` on."""
     with desk.store.read() as tx:
+        row, _ = load(tx, job_id, scope=caller.scope)
+        require(tx, caller, "trace.read", tenant_id=row.state.tenant_id)
         return tx.traces.read(job_id, after=after, limit=limit)
 
 
-def task(desk: Desk, task_id: str) -> TaskView:
+def task(desk: Desk, task_id: str, *, caller: Caller) -> TaskView:
     with desk.store.read() as tx:
-        row = tx.tasks.get(task_id)
+        row = tx.tasks.get(task_id, scope=caller.scope)
         if row is None:
             raise NotFound(f"there is no task {task_id!r}: `custody jobs` names the task of each job")
+        require(tx, caller, "job.read", tenant_id=row.state.tenant_id)
         return TaskView(
             task_id=task_id,
             tenant_id=row.state.tenant_id,

@@ -10,6 +10,7 @@ from controlplane.domain import budget, job
 from controlplane.domain.budget import Account
 from controlplane.domain.commands import JobCommand, ObserveStop, RejectLateWrite, StartJob, VerifyStop
 from controlplane.domain.events import JobEvent
+from controlplane.domain.identity import EVERY_TENANT
 from controlplane.domain.ids import Fence
 from controlplane.domain.lease import guard
 from controlplane.errors import FenceStale, InvalidRequest
@@ -53,7 +54,7 @@ def _check_chain(records: Sequence[TraceRecord]) -> None:
 
 
 def _record(tx: Transaction, desk: Desk, request: RecordRequest) -> RecordAnswer:
-    row = tx.jobs.get(request.job_id)
+    row = tx.jobs.get(request.job_id, scope=EVERY_TENANT)
     guard(tx.leases.get(request.job_id), fence=request.fence, now_ms=tx.now_ms)
     assert row is not None
     fresh = _continuing(tx, row, request.records)
@@ -110,7 +111,11 @@ def _enter_job_events(
         events: list[JobEvent] = job.decide(rows[0].state if rows else row.state, command)
         if events:
             rows = apply_job(
-                tx, desk, rows=rows or load(tx, row.state.job_id), events=events, actor=f"fence:{fence}"
+                tx,
+                desk,
+                rows=rows or load(tx, row.state.job_id, scope=EVERY_TENANT),
+                events=events,
+                actor=f"fence:{fence}",
             )
 
 
@@ -123,9 +128,9 @@ def _stop_command(event: dict[str, Any], *, fence: Fence, at_ms: int) -> JobComm
 def reject_late_write(desk: Desk, job_id: str, command: RejectLateWrite) -> None:
     """Keep a stale write as evidence, apart from the transaction that refused it."""
     with desk.store.write() as tx:
-        if tx.jobs.get(job_id) is None:
+        if tx.jobs.get(job_id, scope=EVERY_TENANT) is None:
             return
-        rows = load(tx, job_id)
+        rows = load(tx, job_id, scope=EVERY_TENANT)
         events = job.decide(rows[0].state, command)
         apply_job(tx, desk, rows=rows, events=events, actor=f"fence:{command.fence}")
 

@@ -3,6 +3,7 @@
 from controlplane.crashpoints import crash_here
 from controlplane.domain import job
 from controlplane.domain.commands import RejectLateWrite, SettleJob
+from controlplane.domain.identity import EVERY_TENANT
 from controlplane.domain.ids import Fence
 from controlplane.domain.lease import Lease, guard
 from controlplane.errors import FenceStale, InvalidRequest
@@ -29,7 +30,7 @@ def settle(desk: Desk, request: SettleRequest) -> SettleAnswer:
 
 
 def _settle(tx: Transaction, desk: Desk, request: SettleRequest) -> SettleAnswer:
-    rows = load(tx, request.job_id)
+    rows = load(tx, request.job_id, scope=EVERY_TENANT)
     result = request.result
     events = job.decide(
         rows[0].state,

@@ -1,6 +1,6 @@
 """Submit: a request becomes a task (when none is named), a job and a wake-up, in one transaction."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import reduce
 
 from pydantic import ValidationError
@@ -18,22 +18,27 @@ from controlplane.domain.commands import (
     TaskCommand,
 )
 from controlplane.domain.events import Event, TaskEvent
+from controlplane.domain.identity import EVERY_TENANT, Caller
 from controlplane.domain.ids import JobId, StepId, TaskId, TenantId
 from controlplane.domain.job_state import JobState
 from controlplane.domain.task import TaskState
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers.apply import apply_task
+from controlplane.handlers.permits import require
 from controlplane.ports import Desk, JobRow, TaskRow, Transaction
 from controlplane.schemas import checker
 from rlm_worker.contracts import JobSpec, digest
 from rlm_worker.contracts.job import ModelDriver
 
 
-def submit(desk: Desk, request: JobRequest) -> str:
+def submit(desk: Desk, request: JobRequest, *, caller: Caller) -> str:
     """Enter a job and return its id. The same `job_id` with the same request again changes nothing."""
+    tenant_id = request.tenant_id or caller.scope.tenant_id or desk.rules.default_tenant
+    request = replace(request, tenant_id=tenant_id)
     _refuse_unpriced(desk, request)
     with desk.store.write() as tx:
-        known = None if request.job_id is None else tx.jobs.get(request.job_id)
+        require(tx, caller, "job.submit", tenant_id=tenant_id)
+        known = None if request.job_id is None else tx.jobs.get(request.job_id, scope=caller.scope)
         spec = _spec(desk, request, known=known)
         if known is not None:
             return _same(known, spec)
@@ -93,7 +98,7 @@ def enter(
     tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool = False, is_ready: bool = True
 ) -> JobRow:
     """Enter a job into the caller's transaction, with its wake-up when it is to be worked on."""
-    task_row = tx.tasks.get(spec.task_id)
+    task_row = tx.tasks.get(spec.task_id, scope=EVERY_TENANT)
     if task_row is None and adds_step:
         raise NotFound(f"there is no task {spec.task_id!r}: submit without --task to start a new one")
     if task_row is not None and task_row.state.tenant_id != spec.tenant_id:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from controlplane.crashpoints import crash_here
+from controlplane.domain.identity import EVERY_TENANT
 from controlplane.handlers import parking
 from controlplane.ports import Desk, Wake
 
@@ -18,7 +19,7 @@ def run_once(desk: Desk, *, send: Send, only_jobs: frozenset[str] | None = None)
     waited, due, lost = _look(desk, only_jobs)
     if waited:
         for job_id in waited:
-            parking.unpark(desk, job_id, by="dispatcher")
+            parking.wake(desk, job_id, by="dispatcher")
         _, due, lost = _look(desk, only_jobs)
     wakes = {(wake.job_id, wake.generation) for wake in due} | set(lost)
     if not wakes:
@@ -50,7 +51,7 @@ def _look(
 def wake(desk: Desk, *, send: Send, jobs: frozenset[str]) -> None:
     """Send a wake-up for each of these jobs that is ready, whatever was sent before."""
     with desk.store.read() as tx:
-        rows = [tx.jobs.get(job_id) for job_id in sorted(jobs)]
+        rows = [tx.jobs.get(job_id, scope=EVERY_TENANT) for job_id in sorted(jobs)]
     for row in rows:
         if row is not None and row.state.is_ready:
             send(row.state.job_id, row.state.generation)

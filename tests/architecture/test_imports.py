@@ -62,6 +62,7 @@ MAY_IMPORT = {
     ),
     # What wires the worker in, and lazily: inside functions only.
     "controlplane.bootstrap": ("controlplane", "rlm_worker"),
+    "controlplane.runtime": ("controlplane", "rlm_worker"),
     "controlplane.worker_parts": ("controlplane.errors", "rlm_worker", "sandbox"),
     "controlplane": ("controlplane", "rlm_worker.contracts"),
 }

@@ -8,6 +8,7 @@ from controlplane.bootstrap import open_app
 from controlplane.config import Settings
 from controlplane.domain.budget import NOTHING
 from controlplane.domain.commands import JobRequest
+from controlplane.domain.identity import EVERY_TENANT
 from controlplane.views import JobView
 from rlm_worker.actor import Runner
 from rlm_worker.config import WorkerSettings
@@ -76,7 +77,7 @@ def check_books(app, view: JobView) -> None:
     assert asked <= answered, "a hold without an end"
     with app.store.read() as tx:
         tenant = tx.budgets.get("tenant:local")
-        row = tx.jobs.get(view.job_id)
+        row = tx.jobs.get(view.job_id, scope=EVERY_TENANT)
     assert row.account.held == NOTHING
     assert tenant.held == NOTHING
     assert (tenant.spent.input_tokens, tenant.spent.output_tokens) == (

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from controlplane.domain.budget import Account, Amounts, Limits
+from controlplane.domain.identity import EVERY_TENANT
 from controlplane.domain.ids import Fence
 from controlplane.domain.job_state import JobState, Parked, Stop
 from controlplane.domain.lease import Lease
@@ -68,10 +69,10 @@ def with_job(store):
 
 def test_rows_come_back_as_they_went_in(with_job):
     with with_job.read() as tx:
-        assert tx.tasks.get("t") == a_task_row()
-        assert tx.jobs.get("j") == a_job_row()
+        assert tx.tasks.get("t", scope=EVERY_TENANT) == a_task_row()
+        assert tx.jobs.get("j", scope=EVERY_TENANT) == a_job_row()
         assert tx.jobs.spec("j") == "{}"
-        assert tx.jobs.get("nobody") is None
+        assert tx.jobs.get("nobody", scope=EVERY_TENANT) is None
 
 
 def test_an_exception_undoes_the_whole_transaction(store):
@@ -83,7 +84,7 @@ def test_an_exception_undoes_the_whole_transaction(store):
     with pytest.raises(RuntimeError):
         fail_halfway()
     with store.read() as tx:
-        assert tx.tasks.get("t") is None
+        assert tx.tasks.get("t", scope=EVERY_TENANT) is None
 
 
 @pytest.mark.requirement("S1-CONC-6", "S1-CONC-12")

@@ -3,8 +3,9 @@
 import sys
 from pathlib import Path
 
-from controlplane.bootstrap import App, EmbeddedRuntime, Run, open_app
+from controlplane.bootstrap import App, open_app
 from controlplane.config import Settings
+from controlplane.runtime import EmbeddedRuntime, Run
 from tests.integration.controlplane.hands import Hands, a_request
 
 

@@ -11,6 +11,7 @@ import pytest
 from controlplane.bootstrap import open_app
 from controlplane.config import Settings
 from controlplane.domain.budget import Account, metered
+from controlplane.domain.identity import EVERY_TENANT
 
 ROOT = Path(__file__).parents[3]
 PLACES = [
@@ -56,7 +57,7 @@ def check_budgets(app) -> None:
     with app.store.read() as tx:
         tenant = tx.budgets.get("tenant:local")
         entries = tx.budgets.entries("tenant:local")
-        row = tx.jobs.get("the-job")
+        row = tx.jobs.get("the-job", scope=EVERY_TENANT)
         trace = [record.event for record in tx.traces.read("the-job", after=0, limit=1_000)]
     assert [entry.kind for entry in entries] == ["hold", "settle", "release"]
     assert tenant.held == Account().held

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from controlplane.adapters import schema
 from controlplane.bootstrap import App, open_app
 from controlplane.domain.budget import Amounts, Limits
+from controlplane.domain.identity import EVERY_TENANT
 from controlplane.errors import InvalidRequest, NotFound, Tampered
 from controlplane.handlers.verify import replayed
 from controlplane.watchdogs import lease_reaper
@@ -85,8 +86,8 @@ def test_folding_all_events_gives_the_job_and_the_newest_checkpoint(app, hands):
 
     with app.store.read() as tx:
         events = tx.history.events(view.task_id)
-        row = tx.jobs.get(view.job_id)
-        task = tx.tasks.get(view.task_id)
+        row = tx.jobs.get(view.job_id, scope=EVERY_TENANT)
+        task = tx.tasks.get(view.task_id, scope=EVERY_TENANT)
         kept = tx.history.checkpoint(view.task_id)
     assert row is not None
     assert task is not None

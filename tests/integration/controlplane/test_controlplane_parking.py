@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controlplane.bootstrap import EmbeddedRuntime
 from controlplane.domain.budget import NOTHING, Amounts, Limits
+from controlplane.runtime import EmbeddedRuntime
 from controlplane.watchdogs import dispatcher, lease_reaper
 from rlm_worker.actor import Runner
 from rlm_worker.config import WorkerSettings

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from controlplane.adapters import processes, schema
 from controlplane.adapters.sql_broker import SqlBroker
-from controlplane.bootstrap import EmbeddedRuntime
+from controlplane.domain.identity import EVERY_TENANT
+from controlplane.runtime import EmbeddedRuntime
 from controlplane.watchdogs import dispatcher, lease_reaper
 from controlplane.watchdogs.loop import Loop
 from rlm_worker.contracts.gateway import AwaitOrdersRequest, LeaseLost
@@ -86,7 +87,7 @@ def test_a_stopping_runtime_hands_its_job_back_without_counting_a_death(app):
     view = app.job(job_id)
     assert (view.state, view.generation, view.lease) == ("queued", 2, None)
     with app.store.read() as tx:
-        assert tx.jobs.get(job_id).state.losses == 0
+        assert tx.jobs.get(job_id, scope=EVERY_TENANT).state.losses == 0
 
 
 def test_a_lost_wake_up_is_sent_again(app):

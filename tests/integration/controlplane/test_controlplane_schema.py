@@ -6,7 +6,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from controlplane.adapters import migrate, schema, sqlite
+from controlplane.adapters import migrate, schema, schema_access, sqlite
 from controlplane.adapters.sql_store import SqlStore
 from controlplane.errors import Unavailable
 
@@ -15,6 +15,7 @@ def test_the_migrated_database_is_the_schema(tmp_path):
     store = SqlStore(tmp_path / "custody.db")
     with store._reader.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert schema_access.metadata is schema.metadata
         assert compare_metadata(context, schema.metadata) == []
     store.close()
 
