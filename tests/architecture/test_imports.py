@@ -52,6 +52,10 @@ MAY_IMPORT = {
         "controlplane.errors",
         "rlm_worker.contracts",
     ),
+    # What a client shares with the server: bodies, and nothing of what is behind them.
+    "controlplane.api.bodies": ("controlplane.views", "rlm_worker.contracts"),
+    "controlplane.api.bodies_files": ("controlplane.api.bodies",),
+    "controlplane.api.bodies_admin": ("controlplane.api.bodies", "controlplane.domain.identity"),
     "controlplane.adapters": (
         "controlplane.adapters",
         "controlplane.ports",

@@ -1,0 +1,360 @@
+"""Bodies of the API: what callers send and what they are answered. Pydantic only, so that a client can use them as they are.
+
+Requests refuse fields that are not known; answers may get more fields in later releases, and whoever reads them leaves those.
+A text of a model or of evidence is either itself or a `Withheld` mark.
+"""
+
+from datetime import datetime
+from typing import Annotated, Generic, Literal, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
+
+from controlplane.views import JobStateName
+from rlm_worker.contracts import Budget, JsonObject
+from rlm_worker.contracts.gateway import Desired
+from rlm_worker.contracts.job import ModelDriver, PlaybookDriver
+from rlm_worker.contracts.limits import ParkReason
+from rlm_worker.contracts.result import Usage
+
+#: What a name in an address or in a body looks like: it never needs escaping.
+Id = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@+-]*$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256, in hexadecimal digits.")]
+Reason = Annotated[str, Field(max_length=2_000)]
+#: Whole numbers that every database and every JSON parser holds.
+MOST = 2**53 - 1
+Whole = Annotated[int, Field(ge=0, le=MOST)]
+Label = Annotated[str, Field(max_length=200)]
+
+Item = TypeVar("Item")
+
+
+class Request(BaseModel):
+    """What a caller sends."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Answer(BaseModel):
+    """What a caller is answered."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Misfit(Answer):
+    """One thing that is wrong with a request."""
+
+    where: str
+    what: str
+
+
+class Problem(Answer):
+    """Why a request was not carried out (RFC 9457)."""
+
+    type: str
+    title: str
+    status: int
+    #: What happened, to what.
+    detail: str = ""
+    #: The address that was asked.
+    instance: str = ""
+    #: The same in one word, for programs.
+    code: str
+    #: What to do next.
+    hint: str = ""
+    #: Of a defect: the id under which the log has the rest.
+    error_id: str = ""
+    errors: tuple[Misfit, ...] = ()
+
+
+class Withheld(Answer):
+    """Stands where a text of a model or of evidence would: ask with `content=true`, which needs `content.read`."""
+
+    withheld: Literal[True] = True
+    #: Of the text in UTF-8, or of the canonical JSON of a value.
+    length_bytes: int
+    sha256: str
+
+
+Text = str | Withheld
+#: A JSON value in which texts may be replaced by marks.
+Content = JsonValue
+
+
+class Page(Answer, Generic[Item]):
+    """A part of a list; `next` is the cursor of the part after it, and null at the end."""
+
+    items: tuple[Item, ...]
+    next: str | None = None
+
+
+class EvidenceUse(Request):
+    """Evidence that the tenant has brought in."""
+
+    digest: Digest
+    #: The name that cells see; the one it was brought in under when it is left out.
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,199}$")] | None = None
+
+
+class SandboxWish(Request):
+    """What a caller may ask of the sandbox; which one it is, the installation says."""
+
+    language: Literal["open", "strict"] | None = None
+    cell_seconds: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] | None = None
+    memory_bytes: Annotated[int, Field(gt=0, le=MOST)] | None = None
+    processes: Annotated[int, Field(gt=0, le=100_000)] | None = None
+    workspace_bytes: Annotated[int, Field(gt=0, le=MOST)] | None = None
+
+
+class Collect(Request):
+    """What is kept of the files that a job makes."""
+
+    collect: Annotated[tuple[Annotated[str, Field(max_length=1_000)], ...], Field(max_length=100)] = ()
+    max_files: Annotated[int, Field(ge=0, le=10_000)] = 100
+    max_bytes: Whole = 64 * 1024 * 1024
+
+
+class SubmitRequest(Request):
+    """A job to be done."""
+
+    task: Annotated[str, Field(min_length=1, max_length=100_000)]
+    output_schema: JsonObject
+    budget: Budget = Budget()
+    #: Who writes the cells; the installation's model when it is left out.
+    driver: Annotated[ModelDriver | PlaybookDriver, Field(discriminator="kind")] | None = None
+    #: Who answers predict(); the installation's when it is left out.
+    sub_model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    evidence: Annotated[tuple[EvidenceUse, ...], Field(max_length=1_000)] = ()
+    params: JsonObject = Field(default_factory=dict)
+    allowed_tools: Annotated[tuple[Id, ...], Field(max_length=100)] = ()
+    sandbox: SandboxWish = SandboxWish()
+    #: `host:port` that cells may reach.
+    network: Annotated[tuple[Annotated[str, Field(max_length=300)], ...], Field(max_length=100)] = ()
+    artifacts: Collect = Collect()
+    labels: Annotated[dict[Label, Label], Field(max_length=50)] = Field(default_factory=dict)
+    #: The task to which it is added as a further step; a new one when it is left out.
+    task_id: Id | None = None
+    #: Made when it is left out.
+    job_id: Id | None = None
+    #: Whose job it is, from callers who look after several tenants; one's own when it is left out.
+    tenant_id: Id | None = None
+    #: Higher goes first.
+    priority: Annotated[int, Field(ge=-1_000, le=1_000)] = 0
+    not_before: AwareDatetime | None = None
+    deadline: AwareDatetime | None = None
+
+
+class LeaseBody(Answer):
+    worker_id: str
+    attempt: int
+    expires_at: datetime
+
+
+class StopBody(Answer):
+    """How far a stop has come."""
+
+    order: Literal["stop", "kill", "pause"]
+    requested_at: datetime
+    observed_at: datetime | None = None
+    verified_at: datetime | None = None
+    survivors: tuple[int, ...] = ()
+
+
+class JobItem(Answer):
+    """A job in a list."""
+
+    job_id: str
+    task_id: str
+    tenant_id: str
+    state: JobStateName
+    desired: Desired
+    generation: int
+    attempts: int
+    priority: int = 0
+    created_at: datetime
+    updated_at: datetime
+    deadline: datetime | None = None
+    task: Text
+    model: str = ""
+    sub_model: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    usage: Usage
+    trace_events: int
+    waiting_for: Text = ""
+    receipt_id: str = ""
+
+
+class JobBody(JobItem):
+    """One job as it stands."""
+
+    #: Its JobSpec, without places on the server's disk.
+    spec: dict[str, Content]
+    trace_head: str
+    lease: LeaseBody | None = None
+    stop: StopBody | None = None
+    #: Its JobResult, once it has one.
+    result: dict[str, Content] | None = None
+    forks: tuple[str, ...] = ()
+    parked_for: ParkReason | None = None
+    not_before: datetime | None = None
+
+
+class OrderRequest(Request):
+    """Why a job is to stop, die, pause or go on."""
+
+    reason: Reason = ""
+
+
+class SteerRequest(Request):
+    text: Annotated[str, Field(min_length=1, max_length=10_000)]
+
+
+class SteerAnswer(Answer):
+    #: What the worker acknowledges in the trace.
+    steer_id: int
+    job: JobItem
+
+
+class RetuneRequest(Request):
+    """New limits of a job that has not ended; what is left out stays."""
+
+    #: Limits by the names of a Budget; a job gets no less than it has used.
+    budget: Annotated[dict[str, int | float | str | None], Field(max_length=20)] = Field(default_factory=dict)
+    priority: Annotated[int, Field(ge=-1_000, le=1_000)] | None = None
+    deadline: AwareDatetime | None = None
+    reason: Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+class ForkRequest(Request):
+    """A new job that shares the first iterations of another."""
+
+    #: The last iteration that is shared; all finished ones when it is left out.
+    at: Annotated[int, Field(gt=0, le=MOST)] | None = None
+    steer: Annotated[str, Field(max_length=10_000)] = ""
+    budget: Budget | None = None
+
+
+class AnswerRequest(Request):
+    """An answer to what a job asks."""
+
+    #: May be left out when it asks one thing only.
+    question: Whole | None = None
+    value: JsonValue
+
+
+class QuestionBody(Answer):
+    question: int
+    text: Text
+    #: What an answer must fit, as JSON Schema.
+    answer_schema: Content
+    asked_at: datetime
+    until: datetime | None = None
+    is_answered: bool = False
+
+
+class AttemptBody(Answer):
+    """One lease of a job."""
+
+    attempt: int
+    worker_id: str
+    started_at: datetime
+    ended_at: datetime | None = None
+    outcome: str
+
+
+class TraceItem(Answer):
+    """One event of a trace."""
+
+    seq: int
+    kind: str
+    at: datetime
+    event: dict[str, Content]
+    prev: str
+    hash: str
+
+
+class ReceiptBody(Answer):
+    """Proof of one act of the control plane."""
+
+    receipt_id: str
+    task_id: str
+    seq: int
+    kind: str
+    at: datetime
+    body: dict[str, Content]
+    hash: str
+
+
+class ArtifactBody(Answer):
+    """A file that a job made and that was kept."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+
+
+class ResultBody(Answer):
+    """How a job ended; `result` is null as long as it has not."""
+
+    job_id: str
+    state: JobStateName
+    result: dict[str, Content] | None
+
+
+class TaskItem(Answer):
+    task_id: str
+    tenant_id: str
+    goal: Text
+    status: str
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class TaskBody(TaskItem):
+    job_ids: tuple[str, ...] = ()
+    receipts: tuple[ReceiptBody, ...] = ()
+
+
+class JobFilter(Request):
+    """Which jobs: those that fit everything that is said."""
+
+    state: JobStateName | None = None
+    task_id: Id | None = None
+    #: Labels that a job has, as NAME=VALUE.
+    label: Annotated[
+        tuple[Annotated[str, Field(max_length=401, pattern=r"^[^=]+=")], ...], Field(max_length=10)
+    ] = ()
+    #: Words of its task and of its labels.
+    words: Annotated[str, Field(max_length=1_000)] = ""
+    created_before: AwareDatetime | None = None
+    created_after: AwareDatetime | None = None
+
+
+class BulkRequest(Request):
+    """One order to many jobs, by their ids or by a filter."""
+
+    verb: Literal["stop", "kill", "pause", "resume", "steer"]
+    ids: Annotated[tuple[Id, ...], Field(min_length=1, max_length=1_000)] | None = None
+    filter: JobFilter | None = None
+    #: With a filter: how many jobs it must fit, as a dry run told; another number is refused.
+    expect: Annotated[int, Field(ge=0, le=1_000)] | None = None
+    dry_run: bool = False
+    reason: Reason = ""
+    #: What a steer says.
+    text: Annotated[str, Field(max_length=10_000)] = ""
+
+
+class BulkOutcome(Answer):
+    """What became of one job."""
+
+    job_id: str
+    #: `would`: of a dry run. `unchanged`: it has ended, or a stronger order is in force.
+    outcome: Literal["done", "would", "unchanged", "refused"]
+    state: JobStateName | None = None
+    problem: Problem | None = None
+
+
+class BulkAnswer(Answer):
+    dry_run: bool
+    matched: int
+    items: tuple[BulkOutcome, ...]
