@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 from pydantic import JsonValue
 
 from controlplane.domain.budget import NOTHING, Account, Amounts, Limits
-from controlplane.domain.identity import Scope
+from controlplane.domain.identity import Role, Scope
 from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
 from controlplane.domain.receipts import Link
@@ -89,6 +89,28 @@ class LedgerEntry:
 class ReceiptRow:
     receipt_id: str
     link: Link
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRow:
+    """A key of the API: whose it is and what it may do. Its secret is not here."""
+
+    key_id: str
+    #: Empty: of no tenant, for those who look after all of them.
+    tenant_id: str
+    principal: str
+    roles: frozenset[Role]
+    secret_hash: str
+    note: str = ""
+    created_ms: int
+    created_by: str
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
+    revoked_by: str = ""
+    used_ms: int | None = None
+
+    def is_valid(self, now_ms: int) -> bool:
+        return self.revoked_ms is None and (self.expires_ms is None or now_ms < self.expires_ms)
 
 
 class Jobs(Protocol):
@@ -225,6 +247,16 @@ class Answers(Protocol):
     def of(self, job_id: str) -> tuple[PersonAnswer, ...]: ...
 
 
+class Keys(Protocol):
+    def add(self, row: KeyRow) -> None: ...
+
+    def get(self, key_id: str) -> KeyRow | None: ...
+
+    def revoke(self, key_id: str, *, by: str) -> None: ...
+
+    def mark_used(self, key_id: str) -> None: ...
+
+
 class Transaction(Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
@@ -239,6 +271,7 @@ class Transaction(Protocol):
     outbox: Outbox
     steers: Steers
     answers: Answers
+    keys: Keys
 
 
 class Watch(Protocol):

@@ -14,6 +14,7 @@ from controlplane.adapters.private_files import make_file
 from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlOutbox, SqlSteers
 from controlplane.adapters.sql_history import SqlHistory, SqlTasks
 from controlplane.adapters.sql_jobs import LEASE_FIELDS, SqlJobs, SqlLeases, to_lease
+from controlplane.adapters.sql_keys import SqlKeys
 from controlplane.adapters.sql_traces import SqlTraces
 from controlplane.errors import Unavailable
 from controlplane.notice import Notice
@@ -23,6 +24,7 @@ from controlplane.ports import (
     Durability,
     History,
     Jobs,
+    Keys,
     Leases,
     Orders,
     Outbox,
@@ -54,6 +56,7 @@ class SqlTransaction:
         self.outbox: Outbox = SqlOutbox(connection, now_ms=self.now_ms)
         self.steers: Steers = SqlSteers(connection, now_ms=self.now_ms)
         self.answers: Answers = SqlAnswers(connection, now_ms=self.now_ms)
+        self.keys: Keys = SqlKeys(connection, now_ms=self.now_ms)
 
 
 class SqlWatch:
