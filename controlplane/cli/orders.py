@@ -6,14 +6,13 @@ import time
 
 import click
 
-from controlplane.bootstrap import App
 from controlplane.cli.answer import stop_line
 from controlplane.cli.exits import Exit
-from controlplane.cli.flags import home_flag, job_argument, json_flag
+from controlplane.cli.flags import Where, job_argument, json_flag, where_flags
 from controlplane.cli.home import opened
 from controlplane.cli.shapes import job_document, write_json
 from controlplane.cli.watch import has_ended
-from controlplane.runtime import EmbeddedRuntime
+from controlplane.custodian import Custodian
 from controlplane.views import JobView
 
 _POLL_SECONDS = 0.02
@@ -36,15 +35,15 @@ def operator() -> str:
 @click.option("--reason", default="", help="Why; kept with the order.")
 @click.option("--timeout", "seconds", default=60.0, show_default=True, help="Seconds to wait for the proof.")
 @json_flag
-@home_flag
-def stop(job_id: str, *, kill: bool, reason: str, seconds: float, as_json: bool, home: str | None) -> int:
+@where_flags
+def stop(job_id: str, *, kill: bool, reason: str, seconds: float, as_json: bool, where: Where) -> int:
     """Stop a job and wait until nothing of it is left.
 
     Exits 0 when the stop is verified (or the job had ended by itself), 4 when it is not: within the timeout, or
     because its worker did not answer and may still be there.
     JSON keys: see `custody jobs`; stop holds observed_ms, verified_ms, survivors.
     """
-    with opened(home) as app:
+    with opened(where) as app:
         before = app.job(job_id)
         if not before.is_terminal:
             app.stop(before.job_id, order="kill" if kill else "stop", by=operator(), reason=reason)
@@ -60,16 +59,16 @@ def _is_proved(view: JobView) -> bool:
     return view.stop is None or view.stop.is_proved
 
 
-def _wait(app: App, job_id: str, *, seconds: float) -> JobView:
+def _wait(app: Custodian, job_id: str, *, seconds: float) -> JobView:
     view = _poll(app, job_id, seconds=min(seconds, _PATIENCE_SECONDS))
     if has_ended(view):
         return view
     # Its worker may be gone: a runtime that works on nothing still looks after leases.
-    with EmbeddedRuntime(app, only_jobs=frozenset()):
+    with app.at_work(frozenset()):
         return _poll(app, job_id, seconds=max(seconds - _PATIENCE_SECONDS, 0))
 
 
-def _poll(app: App, job_id: str, *, seconds: float) -> JobView:
+def _poll(app: Custodian, job_id: str, *, seconds: float) -> JobView:
     deadline = time.monotonic() + seconds
     while True:
         view = app.job(job_id)
@@ -96,13 +95,13 @@ def _words(before: JobView, view: JobView) -> str:
 @job_argument
 @click.argument("text")
 @json_flag
-@home_flag
-def steer(job_id: str, text: str, *, as_json: bool, home: str | None) -> None:
+@where_flags
+def steer(job_id: str, text: str, *, as_json: bool, where: Where) -> None:
     """Give a working job an instruction for its next iteration.
 
     It changes emphasis and order, never schema, tools, network or budget. JSON keys: job_id, accepted.
     """
-    with opened(home) as app:
+    with opened(where) as app:
         view = app.job(job_id)
         app.steer(view.job_id, text, by=operator())
     if as_json:

@@ -4,8 +4,8 @@ import click
 
 from controlplane.bootstrap import App
 from controlplane.cli.exits import Exit, exit_of_state
-from controlplane.cli.flags import home_flag, job_argument, json_flag, quiet_flag
-from controlplane.cli.home import opened
+from controlplane.cli.flags import Where, home_flag, job_argument, json_flag, quiet_flag, where_flags
+from controlplane.cli.home import opened, opened_home
 from controlplane.cli.watch import Presses
 from controlplane.cli.working import Manner, show_end, work_on
 from controlplane.runtime import EmbeddedRuntime
@@ -17,14 +17,14 @@ _POLL_SECONDS = 0.2
 @job_argument
 @json_flag
 @quiet_flag
-@home_flag
-def resume(job_id: str, *, as_json: bool, quiet: bool, home: str | None) -> int:
+@where_flags
+def resume(job_id: str, *, as_json: bool, quiet: bool, where: Where) -> int:
     """Go on with a job after a crash or a pause; subcalls in the journal are not paid again.
 
     JSON keys: see `custody jobs`, and spec.
     """
     manner = Manner(as_json=as_json, quiet=quiet)
-    with opened(home) as app:
+    with opened(where) as app:
         view = app.job(job_id)
         if view.is_terminal:
             click.echo(f"Job {view.job_id} has ended, there is nothing to resume. This is how:", err=True)
@@ -42,7 +42,7 @@ def worker(*, once: bool, home: str | None) -> int:
 
     Jobs under way when it ends keep their journal; the next worker goes on with them.
     """
-    with opened(home, must_exist=False) as app, Presses() as presses, EmbeddedRuntime(app):
+    with opened_home(home, must_exist=False) as app, Presses() as presses, EmbeddedRuntime(app):
         click.echo("custody worker: ready", err=True)
         seen: dict[str, str] = {}
         while not presses.count:

@@ -56,6 +56,16 @@ MAY_IMPORT = {
     "controlplane.api.bodies": ("controlplane.views", "rlm_worker.contracts"),
     "controlplane.api.bodies_files": ("controlplane.api.bodies",),
     "controlplane.api.bodies_admin": ("controlplane.api.bodies", "controlplane.domain.identity"),
+    # A client knows bodies and errors, and nothing of a server.
+    "controlplane.client": (
+        "controlplane.client",
+        "controlplane.api.bodies",
+        "controlplane.api.bodies_files",
+        "controlplane.api.bodies_admin",
+        "controlplane.errors",
+        "controlplane.views",
+        "rlm_worker.contracts",
+    ),
     "controlplane.adapters": (
         "controlplane.adapters",
         "controlplane.ports",
