@@ -38,6 +38,9 @@ class JobQuery:
     task_id: str = ""
 
 
+ANY_JOB = JobQuery()
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobLine:
     """A job in a list."""

@@ -17,7 +17,7 @@ from controlplane.cli.home import opened
 from controlplane.cli.listing import Column, Form, Listing, list_flags
 from controlplane.cli.safe import one_line
 from controlplane.cli.shapes import job_document, moment, write_json
-from controlplane.custodian import JobLine, JobQuery
+from controlplane.custodian import ANY_JOB, JobLine, JobQuery
 from controlplane.views import JobView
 from rlm_worker.contracts.result import ArtifactRef
 
@@ -66,7 +66,7 @@ def jobs(*, query: JobQuery, form: Form, limit: int, where: Where) -> None:
     """  # noqa: D301  # \b is click's mark for lines to keep
     with opened(where) as app:
         shown = replace(JOBS, document=lambda line: job_document(app.job(line.job_id)))
-        if query != JobQuery():
+        if query != ANY_JOB:
             shown = replace(shown, empty="No job fits.")
         shown.show(app.lines(query), form=form, limit=limit)
 

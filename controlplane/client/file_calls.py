@@ -23,7 +23,7 @@ def send_piece(upload_id: str, piece: bytes, *, offset: int) -> Call[UploadBody]
         path=f"/v1/uploads/{segment(upload_id)}",
         read=_UPLOAD,
         content=piece,
-        headers={"Upload-Offset": str(offset), "Content-Type": "application/offset+octet-stream"},
+        headers={"Upload-Offset": str(offset), "Content-Type": "application/octet-stream"},
         is_repeatable=False,
     )
 

@@ -31,7 +31,6 @@ from controlplane.client.calls import Call, Said, Versioned, body_as, get, post,
 from rlm_worker.contracts import Budget
 
 _JOB = body_as(JobBody)
-_ITEM = body_as(JobItem)
 
 
 def _path(job_id: str, *parts: str) -> str:
@@ -62,28 +61,28 @@ def jobs(
     return get("/v1/jobs", body_as(Page[JobItem]), query)
 
 
-def stop(job_id: str, *, reason: str = "", if_match: str = "", key: str | None = None) -> Call[JobItem]:
+def stop(job_id: str, *, reason: str = "", if_match: str = "", key: str | None = None) -> Call[JobBody]:
     """Order a stop: the job ends with what it has."""
     return _order(job_id, "stop", reason=reason, if_match=if_match, key=key)
 
 
-def kill(job_id: str, *, reason: str = "", if_match: str = "", key: str | None = None) -> Call[JobItem]:
+def kill(job_id: str, *, reason: str = "", if_match: str = "", key: str | None = None) -> Call[JobBody]:
     """Order a kill: the job ends now."""
     return _order(job_id, "kill", reason=reason, if_match=if_match, key=key)
 
 
-def pause(job_id: str, *, reason: str = "", if_match: str = "", key: str | None = None) -> Call[JobItem]:
+def pause(job_id: str, *, reason: str = "", if_match: str = "", key: str | None = None) -> Call[JobBody]:
     """Order a pause: the job gives up its lease and waits, with everything it has."""
     return _order(job_id, "pause", reason=reason, if_match=if_match, key=key)
 
 
-def resume(job_id: str, *, reason: str = "", if_match: str = "", key: str | None = None) -> Call[JobItem]:
+def resume(job_id: str, *, reason: str = "", if_match: str = "", key: str | None = None) -> Call[JobBody]:
     """Let a paused, parked or quarantined job go on."""
     return _order(job_id, "resume", reason=reason, if_match=if_match, key=key)
 
 
-def _order(job_id: str, verb: str, *, reason: str, if_match: str, key: str | None) -> Call[JobItem]:
-    return post(_path(job_id, verb), _ITEM, OrderRequest(reason=reason), key=key, if_match=if_match)
+def _order(job_id: str, verb: str, *, reason: str, if_match: str, key: str | None) -> Call[JobBody]:
+    return post(_path(job_id, verb), _JOB, OrderRequest(reason=reason), key=key, if_match=if_match)
 
 
 def steer(job_id: str, text: str, *, if_match: str = "", key: str | None = None) -> Call[SteerAnswer]:
@@ -94,9 +93,9 @@ def steer(job_id: str, text: str, *, if_match: str = "", key: str | None = None)
 
 def retune(
     job_id: str, request: RetuneRequest, *, if_match: str = "", key: str | None = None
-) -> Call[JobItem]:
+) -> Call[JobBody]:
     """Change limits, priority or deadline of a job that has not ended."""
-    return post(_path(job_id, "retune"), _ITEM, request, key=key, if_match=if_match)
+    return post(_path(job_id, "retune"), _JOB, request, key=key, if_match=if_match)
 
 
 def fork(
@@ -106,18 +105,18 @@ def fork(
     steer: str = "",
     budget: Budget | None = None,
     key: str | None = None,
-) -> Call[JobItem]:
+) -> Call[JobBody]:
     """A new job that shares the first iterations of another."""
     request = ForkRequest(at=at, steer=steer, budget=budget)
-    return post(_path(job_id, "fork"), _ITEM, request, key=key)
+    return post(_path(job_id, "fork"), _JOB, request, key=key)
 
 
 def answer(
     job_id: str, value: JsonValue, *, question: int | None = None, key: str | None = None
-) -> Call[QuestionBody]:
+) -> Call[JobBody]:
     """Answer what a job asks; it goes on with it."""
     request = AnswerRequest(question=question, value=value)
-    return post(_path(job_id, "answer"), body_as(QuestionBody), request, key=key)
+    return post(_path(job_id, "answer"), _JOB, request, key=key)
 
 
 def attempts(job_id: str, *, limit: int = 100, cursor: str | None = None) -> Call[Page[AttemptBody]]:
@@ -156,9 +155,12 @@ def receipts(job_id: str, *, limit: int = 100, cursor: str | None = None) -> Cal
     return get(_path(job_id, "receipts"), body_as(Page[ReceiptBody]), {"limit": limit, "cursor": cursor})
 
 
-def artifacts(job_id: str, *, limit: int = 100, cursor: str | None = None) -> Call[Page[ArtifactBody]]:
-    """The files a job made that were kept."""
-    return get(_path(job_id, "artifacts"), body_as(Page[ArtifactBody]), {"limit": limit, "cursor": cursor})
+def artifacts(
+    job_id: str, *, limit: int = 100, cursor: str | None = None, content: bool = True
+) -> Call[Page[ArtifactBody]]:
+    """The files a job made that were kept. Their names are the job's own text."""
+    query = {"limit": limit, "cursor": cursor, "content": content}
+    return get(_path(job_id, "artifacts"), body_as(Page[ArtifactBody]), query)
 
 
 def artifact(job_id: str, path: str) -> Call[Said]:

@@ -80,7 +80,7 @@ class Following:
             match kind:
                 case "trace":
                     return Update(event=TraceItem.model_validate_json(data))
-                case "state" | "job":
+                case "state" | "end":
                     return Update(job=JobItem.model_validate_json(data))
                 case _:
                     return None

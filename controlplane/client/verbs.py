@@ -12,6 +12,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+# A list that still grows has a next page for ever: an empty one is its end for now.
+
+
 class Blocking:
     """A client whose verbs return when it is done."""
 
@@ -30,7 +33,7 @@ class Blocking:
         def turn(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
             page = self.do(build(*args, **kwargs))
             yield from page.items
-            while page.next is not None:
+            while page.next is not None and page.items:
                 kwargs["cursor"] = page.next
                 page = self.do(build(*args, **kwargs))
                 yield from page.items
@@ -57,7 +60,7 @@ class Awaiting:
             page = await self.do(build(*args, **kwargs))
             for item in page.items:
                 yield item
-            while page.next is not None:
+            while page.next is not None and page.items:
                 kwargs["cursor"] = page.next
                 page = await self.do(build(*args, **kwargs))
                 for item in page.items:
