@@ -13,6 +13,7 @@ from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
+from controlplane.ports_access import AccessRows
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
 from rlm_worker.contracts.trace import GENESIS
@@ -252,12 +253,18 @@ class Keys(Protocol):
 
     def get(self, key_id: str) -> KeyRow | None: ...
 
+    def page(self, *, scope: Scope, after: str, limit: int) -> list[KeyRow]: ...
+
+    def any_valid(self) -> bool:
+        """Whether anybody could come with a key."""
+        ...
+
     def revoke(self, key_id: str, *, by: str) -> None: ...
 
     def mark_used(self, key_id: str) -> None: ...
 
 
-class Transaction(Protocol):
+class Transaction(AccessRows, Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
     #: The database's clock, read once.

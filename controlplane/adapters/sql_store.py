@@ -11,10 +11,12 @@ import sqlalchemy as sa
 from controlplane.adapters import sqlite
 from controlplane.adapters.migrate import migrate
 from controlplane.adapters.private_files import make_file
+from controlplane.adapters.sql_access import SqlAudits, SqlPermissions, SqlTenants
 from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlOutbox, SqlSteers
 from controlplane.adapters.sql_history import SqlHistory, SqlTasks
 from controlplane.adapters.sql_jobs import LEASE_FIELDS, SqlJobs, SqlLeases, to_lease
 from controlplane.adapters.sql_keys import SqlKeys
+from controlplane.adapters.sql_requests import SqlOwned, SqlRepeats, SqlUploads
 from controlplane.adapters.sql_traces import SqlTraces
 from controlplane.errors import Unavailable
 from controlplane.notice import Notice
@@ -32,6 +34,7 @@ from controlplane.ports import (
     Tasks,
     Traces,
 )
+from controlplane.ports_access import Audits, Owned, Permissions, Repeats, Tenants, Uploads
 from rlm_worker.contracts.gateway import Steer
 
 _POLL_SECONDS = 0.02
@@ -57,6 +60,12 @@ class SqlTransaction:
         self.steers: Steers = SqlSteers(connection, now_ms=self.now_ms)
         self.answers: Answers = SqlAnswers(connection, now_ms=self.now_ms)
         self.keys: Keys = SqlKeys(connection, now_ms=self.now_ms)
+        self.tenants: Tenants = SqlTenants(connection, now_ms=self.now_ms)
+        self.permissions: Permissions = SqlPermissions(connection, now_ms=self.now_ms)
+        self.audits: Audits = SqlAudits(connection, now_ms=self.now_ms)
+        self.repeats: Repeats = SqlRepeats(connection, now_ms=self.now_ms)
+        self.uploads: Uploads = SqlUploads(connection, now_ms=self.now_ms)
+        self.owned: Owned = SqlOwned(connection, now_ms=self.now_ms)
 
 
 class SqlWatch:

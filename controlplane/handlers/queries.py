@@ -31,7 +31,7 @@ def resolve(desk: Desk, name: str, *, caller: Caller) -> str:
 def job(desk: Desk, job_id: str, *, caller: Caller) -> JobView:
     with desk.store.read() as tx:
         row, _ = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.read", tenant_id=row.state.tenant_id)
+        require(tx, caller, "job.read", tenant_id=row.state.tenant_id, job_id=job_id)
         return replace(_job_view(tx, row), forks=_forks(tx, row))
 
 
@@ -72,7 +72,7 @@ def trace(desk: Desk, job_id: str, *, caller: Caller, after: int, limit: int) ->
     """Records from number `after` on."""
     with desk.store.read() as tx:
         row, _ = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "trace.read", tenant_id=row.state.tenant_id)
+        require(tx, caller, "trace.read", tenant_id=row.state.tenant_id, job_id=job_id)
         return tx.traces.read(job_id, after=after, limit=limit)
 
 

@@ -163,11 +163,14 @@ def _requests() -> None:
         sa.Column("principal", sa.String(length=200), nullable=False),
         sa.Column("key", sa.String(length=200), nullable=False),
         sa.Column("request_digest", sa.String(length=64), nullable=False),
+        sa.Column("owner", sa.String(length=64), nullable=False),
+        sa.Column("is_done", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("status", sa.Integer(), nullable=True),
         sa.Column("body", sa.Text(), server_default="", nullable=False),
         sa.Column("at_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("tenant_id", "principal", "key"),
     )
+    op.create_index("repeated_by_age", "repeated", ["at_ms"], unique=False)
     op.create_table(
         "upload",
         sa.Column("upload_id", sa.String(length=200), nullable=False),
@@ -180,4 +183,5 @@ def _requests() -> None:
         sa.Column("done_ms", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("upload_id"),
     )
-    op.create_index("upload_of_tenant", "upload", ["tenant_id", "at_ms"], unique=False)
+    op.create_index("upload_of_tenant", "upload", ["tenant_id", "content_digest"], unique=False)
+    op.create_index("upload_by_age", "upload", ["done_ms", "at_ms"], unique=False)
