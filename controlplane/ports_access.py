@@ -157,6 +157,18 @@ class Owned(Protocol):
         ...
 
 
+class Attempts(Protocol):
+    def of(self, job_id: str) -> list[AttemptRow]:
+        """Leases of a job, the first one first."""
+        ...
+
+
+class TaskList(Protocol):
+    def page(self, *, scope: Scope, before: tuple[int, str] | None, limit: int) -> list[tuple[int, str]]:
+        """Tasks, newest first: when each was made, and its id."""
+        ...
+
+
 class AccessRows(Protocol):
     """What a transaction holds beside jobs and tasks."""
 
@@ -166,3 +178,5 @@ class AccessRows(Protocol):
     repeats: Repeats
     uploads: Uploads
     owned: Owned
+    attempts: Attempts
+    task_list: TaskList

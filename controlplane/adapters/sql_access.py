@@ -8,11 +8,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from controlplane.adapters import schema_access
+from controlplane.adapters import schema, schema_access
 from controlplane.domain.identity import Scope
 from controlplane.domain.permissions import Constraints, Permission
-from controlplane.ports_access import AuditRow, TenantRow
+from controlplane.ports_access import AttemptRow, AuditRow, TenantRow
 
+_TASK, _ATTEMPT = schema.task, schema.attempt
 _TENANT, _PERMISSION, _AUDIT = schema_access.tenant, schema_access.permission, schema_access.audit
 
 
@@ -133,3 +134,27 @@ class SqlAudits:
             query = query.where(_AUDIT.c.audit_id < before)
         query = query.order_by(_AUDIT.c.audit_id.desc()).limit(limit)
         return [AuditRow(**found) for found in self._connection.execute(query).mappings()]
+
+
+class SqlAttempts:
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def of(self, job_id: str) -> list[AttemptRow]:
+        named = ("attempt", "worker_id", "granted_ms", "ended_ms", "outcome")
+        query = sa.select(*(_ATTEMPT.c[name] for name in named))
+        query = query.where(_ATTEMPT.c.job_id == job_id).order_by(_ATTEMPT.c.attempt)
+        return [AttemptRow(**found) for found in self._connection.execute(query).mappings()]
+
+
+class SqlTaskList:
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def page(self, *, scope: Scope, before: tuple[int, str] | None, limit: int) -> list[tuple[int, str]]:
+        columns = (_TASK.c.created_ms, _TASK.c.task_id)
+        query = within(sa.select(*columns), _TASK.c.tenant_id, scope)
+        if before is not None:
+            query = query.where(sa.tuple_(*columns) < sa.tuple_(*map(sa.literal, before)))
+        query = query.order_by(*(column.desc() for column in columns)).limit(limit)
+        return [(created_ms, task_id) for created_ms, task_id in self._connection.execute(query)]

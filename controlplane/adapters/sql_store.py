@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from controlplane.adapters import sqlite
 from controlplane.adapters.migrate import migrate
 from controlplane.adapters.private_files import make_file
-from controlplane.adapters.sql_access import SqlAudits, SqlPermissions, SqlTenants
+from controlplane.adapters.sql_access import SqlAttempts, SqlAudits, SqlPermissions, SqlTaskList, SqlTenants
 from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlOutbox, SqlSteers
 from controlplane.adapters.sql_history import SqlHistory, SqlTasks
 from controlplane.adapters.sql_jobs import LEASE_FIELDS, SqlJobs, SqlLeases, to_lease
@@ -34,7 +34,16 @@ from controlplane.ports import (
     Tasks,
     Traces,
 )
-from controlplane.ports_access import Audits, Owned, Permissions, Repeats, Tenants, Uploads
+from controlplane.ports_access import (
+    Attempts,
+    Audits,
+    Owned,
+    Permissions,
+    Repeats,
+    TaskList,
+    Tenants,
+    Uploads,
+)
 from rlm_worker.contracts.gateway import Steer
 
 _POLL_SECONDS = 0.02
@@ -66,6 +75,8 @@ class SqlTransaction:
         self.repeats: Repeats = SqlRepeats(connection, now_ms=self.now_ms)
         self.uploads: Uploads = SqlUploads(connection, now_ms=self.now_ms)
         self.owned: Owned = SqlOwned(connection, now_ms=self.now_ms)
+        self.attempts: Attempts = SqlAttempts(connection)
+        self.task_list: TaskList = SqlTaskList(connection)
 
 
 class SqlWatch:

@@ -313,7 +313,7 @@ class ReceiptBody(Answer):
 class ArtifactBody(Answer):
     """A file that a job made and that was kept."""
 
-    path: str
+    path: Text
     sha256: str
     size_bytes: int
 

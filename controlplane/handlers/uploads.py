@@ -88,6 +88,11 @@ def find(desk: Desk, upload_id: str, *, caller: Caller) -> UploadRow:
     return row
 
 
+def reached(row: UploadRow, *, received_bytes: int) -> UploadRow:
+    """As the disk tells it: a process that died may not have entered its last piece."""
+    return replace(row, received_bytes=received_bytes)
+
+
 def went_on(desk: Desk, inbox: Inbox, row: UploadRow, *, received_bytes: int) -> UploadRow:
     """Enter how far an upload has come, and keep it when it is whole."""
     is_whole = received_bytes == row.size_bytes

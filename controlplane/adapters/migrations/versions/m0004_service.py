@@ -28,6 +28,8 @@ def _jobs_and_workers() -> None:
     op.add_column("job", sa.Column("deadline_ms", sa.BigInteger(), nullable=True))
     op.add_column("job", sa.Column("model", sa.String(length=200), server_default="", nullable=False))
     op.add_column("job", sa.Column("sub_model", sa.String(length=200), server_default="", nullable=False))
+    op.create_index("task_of_tenant", "task", ["tenant_id", "created_ms", "task_id"], unique=False)
+    op.create_index("task_by_age", "task", ["created_ms", "task_id"], unique=False)
     op.create_index("job_by_age", "job", ["created_ms", "job_id"], unique=False)
     op.create_index("job_of_tenant", "job", ["tenant_id", "created_ms", "job_id"], unique=False)
     op.create_index(
