@@ -82,7 +82,7 @@ TITLES: Mapping[int, str] = {
     500: "A defect of the server",
     503: "Not available for the moment",
 }
-_CODES = {400: "bad_request", 404: "not_found", 405: "wrong_method"}
+_CODES = {400: "bad_request", 404: "not_found", 405: "wrong_method", 413: "too_large"}
 _HINTS = {
     400: "Send JSON in UTF-8.",
     404: "See /v1/openapi.json for what there is.",

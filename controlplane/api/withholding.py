@@ -139,12 +139,12 @@ def _veiled_field(field: FieldInfo | None, name: str, value: Any) -> Any:
 
 def _is_safe(annotation: Any, metadata: tuple[Any, ...] = ()) -> bool:
     """Numbers, closed sets of words, digests and names."""
-    origin = get_origin(annotation)
+    origin: Any = get_origin(annotation)
     if origin is Annotated:
         return _is_safe(get_args(annotation)[0], tuple(annotation.__metadata__))
     if origin is Literal:
         return True
-    if annotation is not origin and (origin is typing.Union or isinstance(annotation, types.UnionType)):
+    if origin is typing.Union or isinstance(annotation, types.UnionType):
         return all(_is_safe(part) for part in get_args(annotation))
     if annotation is str:
         return metadata in (_metadata(Sha256), _metadata(Name)) and bool(metadata)
