@@ -144,7 +144,7 @@ def _is_safe(annotation: Any, metadata: tuple[Any, ...] = ()) -> bool:
         return _is_safe(get_args(annotation)[0], tuple(annotation.__metadata__))
     if origin is Literal:
         return True
-    if origin is typing.Union or isinstance(annotation, types.UnionType):
+    if origin == typing.Union or isinstance(annotation, types.UnionType):
         return all(_is_safe(part) for part in get_args(annotation))
     if annotation is str:
         return metadata in (_metadata(Sha256), _metadata(Name)) and bool(metadata)
