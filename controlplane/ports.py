@@ -262,8 +262,8 @@ class Store(Protocol):
 
     def watch(self) -> AbstractContextManager[Watch]: ...
 
-    def announce(self) -> None:
-        """Wake everyone in this process who waits for a change."""
+    def announce(self, job_id: str = "") -> None:
+        """Wake whoever waits for news of a job (of anything, when none is named), in this process and, soon, in others."""
         ...
 
     def close(self) -> None: ...

@@ -3,16 +3,22 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import sqlalchemy as sa
 from pydantic import JsonValue
 
 from controlplane.adapters import schema
+from controlplane.adapters.driver_sql import DriverSql
 from controlplane.domain.budget import Account, Amounts, Limits
 from controlplane.ports import LedgerEntry, Wake
 from rlm_worker.contracts.gateway import PersonAnswer, Steer
 
 _BUDGET, _LEDGER, _OUTBOX, _COMMAND = schema.budget, schema.ledger, schema.outbox, schema.command
+_FIND_BUDGET = sa.select(_BUDGET).where(_BUDGET.c.budget_id == sa.bindparam("wanted"))
+#: By whether the row is read to decide about it.
+_GET_BUDGET = {False: _FIND_BUDGET, True: _FIND_BUDGET.with_for_update(key_share=True)}
+_ADD_BUDGET = DriverSql(sa.insert(_BUDGET), _BUDGET.c.keys(), ending=" ON CONFLICT DO NOTHING")
 
 
 def _columns(prefix: str, amount: Amounts) -> dict[str, int]:
@@ -23,14 +29,28 @@ def _amounts(prefix: str, found: sa.RowMapping) -> Amounts:
     return Amounts(*(found[f"{prefix}_{unit}"] for unit in Amounts._fields))
 
 
+def _account_columns(account: Account) -> dict[str, Any]:
+    return {
+        "limits": json.dumps(asdict(account.limits)),
+        **_columns("spent", account.spent),
+        **_columns("held", account.held),
+    }
+
+
 class SqlBudgets:
-    def __init__(self, connection: sa.Connection, *, now_ms: int) -> None:
+    """Whoever reads an account in order to write has it to itself until then, also one that was not there yet."""
+
+    def __init__(self, connection: sa.Connection, *, now_ms: int, is_writing: bool) -> None:
         self._connection = connection
         self._now_ms = now_ms
+        self._is_writing = is_writing
+        self._get = _GET_BUDGET[is_writing]
 
     def get(self, budget_id: str) -> Account:
-        query = sa.select(_BUDGET).where(_BUDGET.c.budget_id == budget_id)
-        found = self._connection.execute(query).mappings().first()
+        found = self._connection.execute(self._get, {"wanted": budget_id}).mappings().first()
+        if found is None and self._is_writing:
+            _ADD_BUDGET.many(self._connection, [(budget_id, *_account_columns(Account()).values())])
+            found = self._connection.execute(self._get, {"wanted": budget_id}).mappings().first()
         if found is None:
             return Account()
         return Account(
@@ -40,11 +60,7 @@ class SqlBudgets:
         )
 
     def save(self, budget_id: str, account: Account) -> None:
-        columns = {
-            "limits": json.dumps(asdict(account.limits)),
-            **_columns("spent", account.spent),
-            **_columns("held", account.held),
-        }
+        columns = _account_columns(account)
         known = self._connection.execute(
             sa.update(_BUDGET).where(_BUDGET.c.budget_id == budget_id).values(**columns)
         )
@@ -100,6 +116,15 @@ class SqlOutbox:
         self._connection.execute(sa.delete(_OUTBOX).where(_OUTBOX.c.outbox_id.in_(outbox_ids)))
 
 
+def steers_after(connection: sa.Connection, job_id: str, *, seen: int) -> tuple[Steer, ...]:
+    query = (
+        sa.select(_COMMAND.c.command_id, _COMMAND.c.body)
+        .where(_COMMAND.c.job_id == job_id, _COMMAND.c.kind == "steer", _COMMAND.c.command_id > seen)
+        .order_by(_COMMAND.c.command_id)
+    )
+    return tuple(Steer(steer_id=found.command_id, text=found.body) for found in connection.execute(query))
+
+
 class SqlSteers:
     def __init__(self, connection: sa.Connection, *, now_ms: int) -> None:
         self._connection = connection
@@ -112,14 +137,7 @@ class SqlSteers:
         return steer_id
 
     def after(self, job_id: str, *, seen: int) -> tuple[Steer, ...]:
-        query = (
-            sa.select(_COMMAND.c.command_id, _COMMAND.c.body)
-            .where(_COMMAND.c.job_id == job_id, _COMMAND.c.kind == "steer", _COMMAND.c.command_id > seen)
-            .order_by(_COMMAND.c.command_id)
-        )
-        return tuple(
-            Steer(steer_id=found.command_id, text=found.body) for found in self._connection.execute(query)
-        )
+        return steers_after(self._connection, job_id, seen=seen)
 
 
 class SqlAnswers:

@@ -15,7 +15,9 @@ from controlplane.errors import Tampered, VersionConflict
 from controlplane.ports import ReceiptRow, TaskRow
 
 _TASK, _EVENT, _RECEIPT, _CHECKPOINT = schema.task, schema.event, schema.receipt, schema.checkpoint
-_GET_TASK = sa.select(_TASK).where(_TASK.c.task_id == sa.bindparam("wanted"))
+_FIND_TASK = sa.select(_TASK).where(_TASK.c.task_id == sa.bindparam("wanted"))
+#: By whether the row is read to decide about it.
+_GET_TASK = {False: _FIND_TASK, True: _FIND_TASK.with_for_update(key_share=True)}
 
 
 def task_to_json(state: TaskState) -> dict[str, Any]:
@@ -44,11 +46,12 @@ def _task_columns(row: TaskRow) -> dict[str, Any]:
 
 
 class SqlTasks:
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, *, is_writing: bool) -> None:
         self._connection = connection
+        self._get = _GET_TASK[is_writing]
 
     def get(self, task_id: str, *, scope: Scope) -> TaskRow | None:
-        found = self._connection.execute(_GET_TASK, {"wanted": task_id}).mappings().first()
+        found = self._connection.execute(self._get, {"wanted": task_id}).mappings().first()
         if found is None or not scope.covers(found["tenant_id"]):
             return None
         named = ("version", "event_head", "receipts", "receipt_head", "created_ms", "updated_ms")

@@ -1,26 +1,25 @@
-"""Rows of jobs, leases and attempts. Dumb on purpose: what may be written is decided before it comes here."""
+"""Rows of jobs. Dumb on purpose: what may be written is decided before it comes here."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
 
-from controlplane.adapters import schema
-from controlplane.adapters.driver_sql import DriverSql
+from controlplane.adapters import schema, words
+from controlplane.adapters.driver_sql import DriverSql, Row
 from controlplane.domain.budget import Account, Amounts, Limits
 from controlplane.domain.identity import Scope
-from controlplane.domain.ids import Fence
 from controlplane.domain.job_state import JobState, Parked, Stop
-from controlplane.domain.lease import Lease
 from controlplane.ports import JobRow
 
 Columns = sa.RowMapping | Mapping[str, Any]
-_JOB, _LEASE, _ATTEMPT, _WORKER = schema.job, schema.lease, schema.attempt, schema.worker
+_JOB = schema.job
 _SAVE_JOB = sa.update(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
-_GET_JOB = DriverSql(sa.select(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted")))
-_GET_LEASE = DriverSql(sa.select(_LEASE).where(_LEASE.c.job_id == sa.bindparam("wanted")))
+_FIND_JOB = sa.select(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
+#: By whether the row is read to decide about it. Foreign keys to a row that is locked so may still be entered.
+_GET_JOB = {False: DriverSql(_FIND_JOB), True: DriverSql(_FIND_JOB.with_for_update(key_share=True))}
 _SAVE_RECORDED = DriverSql(
     _SAVE_JOB.values(
         account=sa.bindparam("account"),
@@ -167,18 +166,25 @@ def _to_row(found: Columns) -> JobRow:
     )
 
 
+def _columns_of(found: Row) -> dict[str, Any]:
+    """Columns of a row that the driver gave."""
+    columns = dict(zip(_JOB.c.keys(), found, strict=True))
+    return {**columns, "reason": words.plain(columns["reason"]), "refusal": words.plain(columns["refusal"])}
+
+
 def _within(query: sa.Select[Any], scope: Scope) -> sa.Select[Any]:
     return query if scope.tenant_id is None else query.where(_JOB.c.tenant_id == scope.tenant_id)
 
 
 class SqlJobs:
-    def __init__(self, connection: sa.Connection, *, now_ms: int) -> None:
+    def __init__(self, connection: sa.Connection, *, now_ms: int, is_writing: bool) -> None:
         self._connection = connection
         self._now_ms = now_ms
+        self._get = _GET_JOB[is_writing]
 
     def get(self, job_id: str, *, scope: Scope) -> JobRow | None:
-        found = _GET_JOB.first(self._connection, {"wanted": job_id})
-        row = None if found is None else _to_row(dict(zip(_JOB.c.keys(), found, strict=True)))
+        found = self._get.first(self._connection, {"wanted": job_id})
+        row = None if found is None else _to_row(_columns_of(found))
         return row if row is not None and scope.covers(row.state.tenant_id) else None
 
     def spec(self, job_id: str) -> str:
@@ -261,72 +267,3 @@ class SqlJobs:
         self._connection.execute(
             sa.update(_JOB).where(_JOB.c.job_id == job_id).values(dispatched_ms=self._now_ms)
         )
-
-
-LEASE_FIELDS = tuple(each.name for each in fields(Lease))
-
-
-def to_lease(found: Columns) -> Lease:
-    return Lease(**{**found, "fence": Fence(found["fence"])})
-
-
-class SqlLeases:
-    def __init__(self, connection: sa.Connection, *, now_ms: int) -> None:
-        self._connection = connection
-        self._now_ms = now_ms
-
-    def get(self, job_id: str) -> Lease | None:
-        found = _GET_LEASE.first(self._connection, {"wanted": job_id})
-        return None if found is None else to_lease(dict(zip(_LEASE.c.keys(), found, strict=True)))
-
-    def put(self, lease: Lease) -> None:
-        self._connection.execute(sa.insert(_LEASE), asdict(lease))
-        row = {
-            "job_id": lease.job_id,
-            "attempt": lease.attempt,
-            "fence": lease.fence,
-            "worker_id": lease.worker_id,
-            "granted_ms": lease.granted_ms,
-            "ended_ms": None,
-            "outcome": "open",
-        }
-        self._connection.execute(sa.insert(_ATTEMPT), row)
-
-    def extend(self, job_id: str, *, fence: int, until_ms: int) -> None:
-        self._connection.execute(
-            sa.update(_LEASE)
-            .where(_LEASE.c.job_id == job_id, _LEASE.c.fence == fence)
-            .values(until_ms=until_ms, renewed_ms=self._now_ms)
-        )
-
-    def drop(self, job_id: str, *, outcome: str, ended_ms: int) -> None:
-        self._connection.execute(sa.delete(_LEASE).where(_LEASE.c.job_id == job_id))
-        self._connection.execute(
-            sa.update(_ATTEMPT)
-            .where(_ATTEMPT.c.job_id == job_id, _ATTEMPT.c.ended_ms.is_(None))
-            .values(ended_ms=ended_ms, outcome=outcome)
-        )
-
-    def all(self) -> list[Lease]:
-        return [to_lease(found) for found in self._connection.execute(sa.select(_LEASE)).mappings()]
-
-    def live_of_tenant(self, tenant_id: str) -> int:
-        query = (
-            sa.select(sa.func.count())
-            .select_from(_LEASE)
-            .where(_LEASE.c.tenant_id == tenant_id, _LEASE.c.until_ms > self._now_ms)
-        )
-        return self._connection.execute(query).scalar_one()
-
-    def spent_ms(self, job_id: str) -> int:
-        length = sa.func.sum(_ATTEMPT.c.ended_ms - _ATTEMPT.c.granted_ms)
-        query = sa.select(length).where(_ATTEMPT.c.job_id == job_id, _ATTEMPT.c.ended_ms.is_not(None))
-        return self._connection.execute(query).scalar() or 0
-
-    def seen(self, worker_id: str) -> None:
-        known = self._connection.execute(
-            sa.update(_WORKER).where(_WORKER.c.worker_id == worker_id).values(last_seen_ms=self._now_ms)
-        )
-        if known.rowcount == 0:
-            row = {"worker_id": worker_id, "first_seen_ms": self._now_ms, "last_seen_ms": self._now_ms}
-            self._connection.execute(sa.insert(_WORKER), row)
