@@ -16,12 +16,15 @@ from controlplane.ports import JobRow
 
 Columns = sa.RowMapping | Mapping[str, Any]
 _JOB = schema.job
-_SAVE_JOB = sa.update(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
+_SPEC = schema.job_spec
+_THE_JOB = sa.update(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
+_GET_SPEC = DriverSql(sa.select(_SPEC.c.spec).where(_SPEC.c.job_id == sa.bindparam("wanted")))
+_ADD_SPEC = DriverSql(sa.insert(_SPEC), ("job_id", "spec"))
 _FIND_JOB = sa.select(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
 #: By whether the row is read to decide about it. Foreign keys to a row that is locked so may still be entered.
 _GET_JOB = {False: DriverSql(_FIND_JOB), True: DriverSql(_FIND_JOB.with_for_update(key_share=True))}
 _SAVE_RECORDED = DriverSql(
-    _SAVE_JOB.values(
+    _THE_JOB.values(
         account=sa.bindparam("account"),
         trace_events=sa.bindparam("trace_events"),
         trace_head=sa.bindparam("trace_head"),
@@ -56,6 +59,15 @@ _ROW_COLUMNS = (
     "trace_head",
     "result",
     "receipt_id",
+)
+#: What a JobRow fills, in the order of the table. `dispatched_ms` is the dispatcher's.
+_FILLED = {*_STATE_COLUMNS, *_ROW_COLUMNS, "stop", "account", "tenant_hold", "tenant_settled", "parked"}
+_ALL = _JOB.c.keys()
+_COLUMNS = [name for name in _ALL if name in _FILLED | {"not_before_ms", "dispatched_ms"}]
+_ADD_JOB = DriverSql(sa.insert(_JOB), _COLUMNS)
+_NEVER_CHANGED = frozenset({"job_id", "dispatched_ms", "task_id", "step_id", "tenant_id", "created_ms"})
+_SAVE_JOB = DriverSql(
+    _THE_JOB.values({name: sa.bindparam(name) for name in _COLUMNS if name not in _NEVER_CHANGED})
 )
 
 
@@ -143,6 +155,7 @@ def _to_columns(row: JobRow) -> dict[str, Any]:
     columns = {name: getattr(row.state, name) for name in _STATE_COLUMNS}
     columns |= {name: getattr(row, name) for name in _ROW_COLUMNS}
     columns["stop"] = None if row.state.stop is None else json.dumps(asdict(row.state.stop))
+    columns |= {name: words.kept(columns[name]) for name in ("reason", "refusal")}
     columns["account"] = account_to_text(row.account)
     columns["tenant_hold"] = None if row.tenant_hold is None else json.dumps(row.tenant_hold)
     columns["tenant_settled"] = json.dumps(row.tenant_settled)
@@ -168,7 +181,7 @@ def _to_row(found: Columns) -> JobRow:
 
 def _columns_of(found: Row) -> dict[str, Any]:
     """Columns of a row that the driver gave."""
-    columns = dict(zip(_JOB.c.keys(), found, strict=True))
+    columns = dict(zip(_ALL, found, strict=True))
     return {**columns, "reason": words.plain(columns["reason"]), "refusal": words.plain(columns["refusal"])}
 
 
@@ -188,17 +201,17 @@ class SqlJobs:
         return row if row is not None and scope.covers(row.state.tenant_id) else None
 
     def spec(self, job_id: str) -> str:
-        query = sa.select(schema.job_spec.c.spec).where(schema.job_spec.c.job_id == job_id)
-        spec: str = self._connection.execute(query).scalar_one()
-        return spec
+        found = _GET_SPEC.first(self._connection, {"wanted": job_id})
+        assert found is not None
+        return str(found[0])
 
     def add(self, row: JobRow, *, spec: str) -> None:
-        self._connection.execute(sa.insert(_JOB), {**_to_columns(row), "dispatched_ms": 0})
-        self._connection.execute(sa.insert(schema.job_spec), {"job_id": row.state.job_id, "spec": spec})
+        columns = {**_to_columns(row), "dispatched_ms": 0}
+        _ADD_JOB.many(self._connection, [tuple(columns[name] for name in _COLUMNS)])
+        _ADD_SPEC.many(self._connection, [(row.state.job_id, spec)])
 
     def save(self, row: JobRow) -> None:
-        columns = _to_columns(row)
-        self._connection.execute(_SAVE_JOB, {**columns, "wanted": columns.pop("job_id")})
+        _SAVE_JOB.one(self._connection, {**_to_columns(row), "wanted": row.state.job_id})
 
     def save_recorded(self, row: JobRow) -> None:
         columns = {

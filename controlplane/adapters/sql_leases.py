@@ -1,7 +1,6 @@
 """Rows of leases, attempts and workers."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,6 +17,25 @@ _SEE = DriverSql(
     sa.insert(_WORKER),
     ("worker_id", "first_seen_ms", "last_seen_ms"),
     ending=" ON CONFLICT (worker_id) DO UPDATE SET last_seen_ms = excluded.last_seen_ms",
+)
+_LEASE_COLUMNS = _LEASE.c.keys()
+_ADD_LEASE = DriverSql(sa.insert(_LEASE), _LEASE_COLUMNS)
+_ADD_ATTEMPT = DriverSql(sa.insert(_ATTEMPT), _ATTEMPT.c.keys())
+_EXTEND = DriverSql(
+    sa.update(_LEASE)
+    .where(_LEASE.c.job_id == sa.bindparam("wanted"), _LEASE.c.fence == sa.bindparam("held"))
+    .values(until_ms=sa.bindparam("until_ms"), renewed_ms=sa.bindparam("renewed_ms"))
+)
+_DROP = DriverSql(sa.delete(_LEASE).where(_LEASE.c.job_id == sa.bindparam("wanted")))
+_END_ATTEMPT = DriverSql(
+    sa.update(_ATTEMPT)
+    .where(_ATTEMPT.c.job_id == sa.bindparam("wanted"), _ATTEMPT.c.ended_ms.is_(None))
+    .values(ended_ms=sa.bindparam("ended_ms"), outcome=sa.bindparam("outcome"))
+)
+_SPENT = DriverSql(
+    sa.select(sa.cast(sa.func.sum(_ATTEMPT.c.ended_ms - _ATTEMPT.c.granted_ms), sa.BigInteger)).where(
+        _ATTEMPT.c.job_id == sa.bindparam("wanted"), _ATTEMPT.c.ended_ms.is_not(None)
+    )
 )
 _GET_LEASE = DriverSql(sa.select(_LEASE).where(_LEASE.c.job_id == sa.bindparam("wanted")))
 
@@ -37,32 +55,17 @@ class SqlLeases:
         return None if found is None else to_lease(dict(zip(_LEASE.c.keys(), found, strict=True)))
 
     def put(self, lease: Lease) -> None:
-        self._connection.execute(sa.insert(_LEASE), asdict(lease))
-        row = {
-            "job_id": lease.job_id,
-            "attempt": lease.attempt,
-            "fence": lease.fence,
-            "worker_id": lease.worker_id,
-            "granted_ms": lease.granted_ms,
-            "ended_ms": None,
-            "outcome": "open",
-        }
-        self._connection.execute(sa.insert(_ATTEMPT), row)
+        _ADD_LEASE.many(self._connection, [tuple(getattr(lease, name) for name in _LEASE_COLUMNS)])
+        attempt = (lease.job_id, lease.attempt, lease.fence, lease.worker_id, lease.granted_ms, None, "open")
+        _ADD_ATTEMPT.many(self._connection, [attempt])
 
     def extend(self, job_id: str, *, fence: int, until_ms: int) -> None:
-        self._connection.execute(
-            sa.update(_LEASE)
-            .where(_LEASE.c.job_id == job_id, _LEASE.c.fence == fence)
-            .values(until_ms=until_ms, renewed_ms=self._now_ms)
-        )
+        values = {"wanted": job_id, "held": fence, "until_ms": until_ms, "renewed_ms": self._now_ms}
+        _EXTEND.one(self._connection, values)
 
     def drop(self, job_id: str, *, outcome: str, ended_ms: int) -> None:
-        self._connection.execute(sa.delete(_LEASE).where(_LEASE.c.job_id == job_id))
-        self._connection.execute(
-            sa.update(_ATTEMPT)
-            .where(_ATTEMPT.c.job_id == job_id, _ATTEMPT.c.ended_ms.is_(None))
-            .values(ended_ms=ended_ms, outcome=outcome)
-        )
+        _DROP.one(self._connection, {"wanted": job_id})
+        _END_ATTEMPT.one(self._connection, {"wanted": job_id, "ended_ms": ended_ms, "outcome": outcome})
 
     def all(self) -> list[Lease]:
         return [to_lease(found) for found in self._connection.execute(sa.select(_LEASE)).mappings()]
@@ -79,9 +82,8 @@ class SqlLeases:
         return self._connection.execute(query).scalar_one()
 
     def spent_ms(self, job_id: str) -> int:
-        length = sa.func.sum(_ATTEMPT.c.ended_ms - _ATTEMPT.c.granted_ms)
-        query = sa.select(length).where(_ATTEMPT.c.job_id == job_id, _ATTEMPT.c.ended_ms.is_not(None))
-        return self._connection.execute(query).scalar() or 0
+        found = _SPENT.first(self._connection, {"wanted": job_id})
+        return 0 if found is None else int(found[0] or 0)
 
     def seen(self, worker_id: str) -> None:
         _SEE.many(self._connection, [(worker_id, self._now_ms, self._now_ms)])

@@ -25,6 +25,7 @@ BUSY_MS = 10_000
 
 NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)"
 _POLL_SECONDS = 0.02
+_BEGIN: dict[Purpose, str] = {"full": "BEGIN IMMEDIATE", "normal": "BEGIN IMMEDIATE", "read": "BEGIN"}
 _ORDERS = ORDERS.format(now_ms=NOW_MS, job_id="?")
 
 
@@ -54,9 +55,17 @@ def engine(path: Path, *, synchronous: Literal["FULL", "NORMAL"], read_only: boo
         max_overflow=56,
     )
     sa.event.listen(made, "connect", _pragmas(synchronous))
-    begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
-    sa.event.listen(made, "begin", lambda connection: connection.exec_driver_sql(begin))
+    sa.event.listen(made, "begin", _begin(_BEGIN["read" if read_only else "full"]))
     return made
+
+
+def _begin(words: str) -> Callable[[sa.Connection], None]:
+    def on_begin(connection: sa.Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        if not driver.in_transaction:
+            driver.execute(words)
+
+    return on_begin
 
 
 def _pragmas(synchronous: str) -> Callable[[Any, Any], None]:
@@ -130,8 +139,12 @@ class Sqlite:
 
     @contextmanager
     def begin(self, purpose: Purpose) -> Iterator[Begun]:
-        with self._engines[purpose].begin() as connection:
-            yield connection, connection.exec_driver_sql(f"SELECT {NOW_MS}").scalar_one()
+        with self._engines[purpose].connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            driver.execute(_BEGIN[purpose])
+            # From here on SQLAlchemy finds a transaction under way; what raises is undone when the connection goes back.
+            yield connection, driver.execute(f"SELECT {NOW_MS}").fetchone()[0]
+            driver.execute("COMMIT")
 
     @contextmanager
     def alone(self) -> Iterator[sa.Connection]:

@@ -1,7 +1,7 @@
 """Entering decided events: state, event, receipt and checkpoint in the caller's transaction, never one without the others."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import reduce
 from typing import get_args
 
@@ -129,7 +129,7 @@ def end_job(
     )
     folding = task.decide(task_row.state, fold)
     folded = reduce(task.evolve, folding, task_row.state)
-    snapshot = asdict(folded)
+    snapshot = task.snapshot(folded)
     mark = CheckpointSaved(digest=digest(snapshot))
     task_row, proofs = apply_task(tx, desk, row=task_row, events=[*events, *folding, mark], actor=actor)
     tx.history.save_checkpoint(folded.task_id, seq=task_row.version - 1, state=snapshot, digest=mark.digest)
