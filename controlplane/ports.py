@@ -91,6 +91,18 @@ class ReceiptRow:
     link: Link
 
 
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """State of a task after an event."""
+
+    #: Of the event with which it was saved.
+    seq: int
+    state: dict[str, Any]
+    digest: str
+    is_terminal: bool = False
+    at_ms: int = 0
+
+
 class Jobs(Protocol):
     """Whoever reads says whose rows they may see: no query can forget it."""
 
@@ -166,10 +178,22 @@ class History(Protocol):
 
     def receipts(self, task_id: str) -> list[ReceiptRow]: ...
 
-    def save_checkpoint(self, task_id: str, *, seq: int, state: dict[str, Any], digest: str) -> None: ...
+    def save_checkpoint(self, task_id: str, checkpoint: Checkpoint) -> None: ...
 
-    def checkpoint(self, task_id: str) -> tuple[int, dict[str, Any], str] | None:
-        """Newest checkpoint: the sequence it stands at, the state, its digest."""
+    def checkpoint(self, task_id: str, *, seq: int | None = None) -> Checkpoint | None:
+        """The checkpoint at a sequence, the newest when none is named."""
+        ...
+
+    def checkpoints(self, task_id: str) -> list[Checkpoint]:
+        """Every checkpoint, oldest first."""
+        ...
+
+    def mark_terminal(self, task_id: str, *, seq: int) -> None:
+        """Say that the task was over with this checkpoint."""
+        ...
+
+    def expire_checkpoints(self, task_id: str, *, before_ms: int) -> int:
+        """Drop those that are older, but never the newest nor a terminal one; return how many. Events give them again."""
         ...
 
 

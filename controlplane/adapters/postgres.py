@@ -90,7 +90,7 @@ class PostgresWatch:
             self._news = {job_id: self._subscribe(job_id)}
         # Before the look, so that what happens after it is news.
         self._news[job_id].clear()
-        with self._database.begin("read") as (connection, now_ms):
+        with translated(self._database), self._database.begin("read") as (connection, now_ms):
             found = connection.execute(_ORDERS, {"job_id": job_id}).first()
             if found is None:
                 return None, now_ms
@@ -142,7 +142,7 @@ class Postgres:
         connection = self._engine.connect()
         try:
             return connection, int(_run(connection, words).get_value(0, 0) or 0)
-        except psycopg.OperationalError:
+        except psycopg.Error:
             connection.invalidate()
             connection.close()
             # The others of this time are as dead as this one.

@@ -168,6 +168,8 @@ checkpoint = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("digest", _HASH, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
+    #: The task was over with it.
+    sa.Column("is_terminal", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
 trace_event = sa.Table(

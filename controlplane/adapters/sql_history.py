@@ -12,7 +12,7 @@ from controlplane.domain.identity import Scope
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import from_snapshot, snapshot
 from controlplane.errors import Tampered, VersionConflict
-from controlplane.ports import ReceiptRow, TaskRow
+from controlplane.ports import Checkpoint, ReceiptRow, TaskRow
 
 _TASK, _EVENT, _RECEIPT, _CHECKPOINT = schema.task, schema.event, schema.receipt, schema.checkpoint
 _FIND_TASK = sa.select(_TASK).where(_TASK.c.task_id == sa.bindparam("wanted"))
@@ -118,16 +118,46 @@ class SqlHistory:
             for found in self._connection.execute(query).mappings()
         ]
 
-    def save_checkpoint(self, task_id: str, *, seq: int, state: dict[str, Any], digest: str) -> None:
-        row = (task_id, seq, json.dumps(state), digest, self._now_ms)
+    def save_checkpoint(self, task_id: str, checkpoint: Checkpoint) -> None:
+        state = json.dumps(checkpoint.state)
+        row = (task_id, checkpoint.seq, state, checkpoint.digest, self._now_ms, checkpoint.is_terminal)
         _ADD_CHECKPOINT.many(self._connection, [row])
 
-    def checkpoint(self, task_id: str) -> tuple[int, dict[str, Any], str] | None:
-        query = (
-            sa.select(_CHECKPOINT)
-            .where(_CHECKPOINT.c.task_id == task_id)
-            .order_by(_CHECKPOINT.c.seq.desc())
-            .limit(1)
-        )
+    def checkpoint(self, task_id: str, *, seq: int | None = None) -> Checkpoint | None:
+        query = sa.select(_CHECKPOINT).where(_CHECKPOINT.c.task_id == task_id)
+        query = query.where(_CHECKPOINT.c.seq == seq) if seq is not None else query
+        query = query.order_by(_CHECKPOINT.c.seq.desc()).limit(1)
         found = self._connection.execute(query).mappings().first()
-        return None if found is None else (found["seq"], json.loads(found["state"]), found["digest"])
+        return None if found is None else _to_checkpoint(found)
+
+    def checkpoints(self, task_id: str) -> list[Checkpoint]:
+        query = sa.select(_CHECKPOINT).where(_CHECKPOINT.c.task_id == task_id).order_by(_CHECKPOINT.c.seq)
+        return [_to_checkpoint(found) for found in self._connection.execute(query).mappings()]
+
+    def mark_terminal(self, task_id: str, *, seq: int) -> None:
+        self._connection.execute(
+            sa.update(_CHECKPOINT)
+            .where(_CHECKPOINT.c.task_id == task_id, _CHECKPOINT.c.seq == seq)
+            .values(is_terminal=True)
+        )
+
+    def expire_checkpoints(self, task_id: str, *, before_ms: int) -> int:
+        newest = (
+            sa.select(sa.func.max(_CHECKPOINT.c.seq))
+            .where(_CHECKPOINT.c.task_id == task_id)
+            .scalar_subquery()
+        )
+        dropped = self._connection.execute(
+            sa.delete(_CHECKPOINT).where(
+                _CHECKPOINT.c.task_id == task_id,
+                _CHECKPOINT.c.at_ms < before_ms,
+                _CHECKPOINT.c.is_terminal.is_(False),
+                _CHECKPOINT.c.seq != newest,
+            )
+        )
+        return int(dropped.rowcount)
+
+
+def _to_checkpoint(found: sa.RowMapping) -> Checkpoint:
+    named = ("seq", "digest", "at_ms", "is_terminal")
+    return Checkpoint(state=json.loads(found["state"]), **{name: found[name] for name in named})

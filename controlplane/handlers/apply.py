@@ -12,7 +12,7 @@ from controlplane.domain.identity import Scope
 from controlplane.domain.ids import JobId, StepId
 from controlplane.domain.receipts import Link
 from controlplane.errors import NotFound
-from controlplane.ports import Desk, JobRow, LedgerEntry, ReceiptRow, TaskRow, Transaction
+from controlplane.ports import Checkpoint, Desk, JobRow, LedgerEntry, ReceiptRow, TaskRow, Transaction
 from rlm_worker.contracts import JobResult, JobSpec, JsonObject, Usage, digest
 from rlm_worker.contracts.result import AnsweredBy, FailureClass, Status, TraceRef
 
@@ -132,7 +132,10 @@ def end_job(
     snapshot = task.snapshot(folded)
     mark = CheckpointSaved(digest=digest(snapshot))
     task_row, proofs = apply_task(tx, desk, row=task_row, events=[*events, *folding, mark], actor=actor)
-    tx.history.save_checkpoint(folded.task_id, seq=task_row.version - 1, state=snapshot, digest=mark.digest)
+    checkpoint = Checkpoint(
+        seq=task_row.version - 1, state=snapshot, digest=mark.digest, is_terminal=folded.is_terminal
+    )
+    tx.history.save_checkpoint(folded.task_id, checkpoint)
     tx.leases.drop(state.job_id, outcome=result.status, ended_ms=tx.now_ms)
     ended = replace(
         row,

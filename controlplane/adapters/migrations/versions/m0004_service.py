@@ -36,6 +36,9 @@ def _jobs_and_workers() -> None:
     op.create_index(
         "job_of_tenant_in_state", "job", ["tenant_id", "state", "created_ms", "job_id"], unique=False
     )
+    op.add_column(
+        "checkpoint", sa.Column("is_terminal", sa.Boolean(), server_default=sa.false(), nullable=False)
+    )
     op.add_column("worker", sa.Column("host", sa.String(length=200), server_default="", nullable=False))
     op.add_column("worker", sa.Column("slots", sa.BigInteger(), server_default="0", nullable=False))
     op.add_column("worker", sa.Column("image", sa.String(length=200), server_default="", nullable=False))
