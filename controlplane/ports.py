@@ -114,6 +114,18 @@ class KeyRow:
         return self.revoked_ms is None and (self.expires_ms is None or now_ms < self.expires_ms)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """State of a task after an event."""
+
+    #: Of the event with which it was saved.
+    seq: int
+    state: dict[str, Any]
+    digest: str
+    is_terminal: bool = False
+    at_ms: int = 0
+
+
 class Jobs(Protocol):
     """Whoever reads says whose rows they may see: no query can forget it."""
 
@@ -189,10 +201,22 @@ class History(Protocol):
 
     def receipts(self, task_id: str) -> list[ReceiptRow]: ...
 
-    def save_checkpoint(self, task_id: str, *, seq: int, state: dict[str, Any], digest: str) -> None: ...
+    def save_checkpoint(self, task_id: str, checkpoint: Checkpoint) -> None: ...
 
-    def checkpoint(self, task_id: str) -> tuple[int, dict[str, Any], str] | None:
-        """Newest checkpoint: the sequence it stands at, the state, its digest."""
+    def checkpoint(self, task_id: str, *, seq: int | None = None) -> Checkpoint | None:
+        """The checkpoint at a sequence, the newest when none is named."""
+        ...
+
+    def checkpoints(self, task_id: str) -> list[Checkpoint]:
+        """Every checkpoint, oldest first."""
+        ...
+
+    def mark_terminal(self, task_id: str, *, seq: int) -> None:
+        """Say that the task was over with this checkpoint."""
+        ...
+
+    def expire_checkpoints(self, task_id: str, *, before_ms: int) -> int:
+        """Drop those that are older, but never the newest nor a terminal one; return how many. Events give them again."""
         ...
 
 
@@ -302,8 +326,8 @@ class Store(Protocol):
 
     def watch(self) -> AbstractContextManager[Watch]: ...
 
-    def announce(self) -> None:
-        """Wake everyone in this process who waits for a change."""
+    def announce(self, job_id: str = "") -> None:
+        """Wake whoever waits for news of a job (of anything, when none is named), in this process and, soon, in others."""
         ...
 
     def close(self) -> None: ...

@@ -15,6 +15,7 @@ from controlplane.api.bodies import Withheld
 from rlm_worker.contracts import JobResult, JobSpec, TraceEvent, canonical
 from rlm_worker.contracts.base import Name, Sha256
 
+_UNIONS: tuple[Any, ...] = (typing.Union, types.UnionType)
 _PLAIN = (int, float, bool, Decimal, type(None))
 #: Texts of contracts that nobody outside the installation writes: names of models, parts and policies.
 _SAFE_TEXTS = frozenset(
@@ -139,12 +140,12 @@ def _veiled_field(field: FieldInfo | None, name: str, value: Any) -> Any:
 
 def _is_safe(annotation: Any, metadata: tuple[Any, ...] = ()) -> bool:
     """Numbers, closed sets of words, digests and names."""
-    origin: Any = get_origin(annotation)
+    origin = get_origin(annotation)
     if origin is Annotated:
         return _is_safe(get_args(annotation)[0], tuple(annotation.__metadata__))
     if origin is Literal:
         return True
-    if origin == typing.Union or isinstance(annotation, types.UnionType):
+    if origin in _UNIONS:
         return all(_is_safe(part) for part in get_args(annotation))
     if annotation is str:
         return metadata in (_metadata(Sha256), _metadata(Name)) and bool(metadata)

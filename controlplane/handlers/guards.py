@@ -36,8 +36,8 @@ class GuardedStore:
     def watch(self) -> AbstractContextManager[Watch]:
         return self._store.watch()
 
-    def announce(self) -> None:
-        self._store.announce()
+    def announce(self, job_id: str = "") -> None:
+        self._store.announce(job_id)
 
     def close(self) -> None:
         self._store.close()
