@@ -211,7 +211,7 @@ def open_app(settings: Settings) -> App:
             f"the home {str(settings.home)!r} cannot be made: {error.strerror}. Choose another with --home"
         ) from error
     room = EvidenceRoom(settings.home, convert=_converter(settings))
-    return App(settings, store=SqlStore(settings.database), evidence=room)
+    return App(settings, store=SqlStore(settings.database_url or settings.database), evidence=room)
 
 
 def _converter(settings: Settings) -> Convert | None:

@@ -13,6 +13,7 @@ from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
+from controlplane.ports_access import AccessRows
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
 from rlm_worker.contracts.trace import GENESIS
@@ -113,6 +114,18 @@ class KeyRow:
         return self.revoked_ms is None and (self.expires_ms is None or now_ms < self.expires_ms)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """State of a task after an event."""
+
+    #: Of the event with which it was saved.
+    seq: int
+    state: dict[str, Any]
+    digest: str
+    is_terminal: bool = False
+    at_ms: int = 0
+
+
 class Jobs(Protocol):
     """Whoever reads says whose rows they may see: no query can forget it."""
 
@@ -188,10 +201,22 @@ class History(Protocol):
 
     def receipts(self, task_id: str) -> list[ReceiptRow]: ...
 
-    def save_checkpoint(self, task_id: str, *, seq: int, state: dict[str, Any], digest: str) -> None: ...
+    def save_checkpoint(self, task_id: str, checkpoint: Checkpoint) -> None: ...
 
-    def checkpoint(self, task_id: str) -> tuple[int, dict[str, Any], str] | None:
-        """Newest checkpoint: the sequence it stands at, the state, its digest."""
+    def checkpoint(self, task_id: str, *, seq: int | None = None) -> Checkpoint | None:
+        """The checkpoint at a sequence, the newest when none is named."""
+        ...
+
+    def checkpoints(self, task_id: str) -> list[Checkpoint]:
+        """Every checkpoint, oldest first."""
+        ...
+
+    def mark_terminal(self, task_id: str, *, seq: int) -> None:
+        """Say that the task was over with this checkpoint."""
+        ...
+
+    def expire_checkpoints(self, task_id: str, *, before_ms: int) -> int:
+        """Drop those that are older, but never the newest nor a terminal one; return how many. Events give them again."""
         ...
 
 
@@ -252,12 +277,18 @@ class Keys(Protocol):
 
     def get(self, key_id: str) -> KeyRow | None: ...
 
+    def page(self, *, scope: Scope, after: str, limit: int) -> list[KeyRow]: ...
+
+    def any_valid(self) -> bool:
+        """Whether anybody could come with a key."""
+        ...
+
     def revoke(self, key_id: str, *, by: str) -> None: ...
 
     def mark_used(self, key_id: str) -> None: ...
 
 
-class Transaction(Protocol):
+class Transaction(AccessRows, Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
     #: The database's clock, read once.
@@ -295,8 +326,8 @@ class Store(Protocol):
 
     def watch(self) -> AbstractContextManager[Watch]: ...
 
-    def announce(self) -> None:
-        """Wake everyone in this process who waits for a change."""
+    def announce(self, job_id: str = "") -> None:
+        """Wake whoever waits for news of a job (of anything, when none is named), in this process and, soon, in others."""
         ...
 
     def close(self) -> None: ...

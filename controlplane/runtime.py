@@ -63,7 +63,7 @@ class EmbeddedRuntime:
         from controlplane.adapters.sql_broker import SqlBroker  # noqa: PLC0415
         from rlm_worker.actor import declare  # noqa: PLC0415
 
-        self._broker = SqlBroker(self._app.store.path)
+        self._broker = SqlBroker(self._app.store.place)
         self._broker.drop_stale()
         run = self._make_run(self._app, self.worker_id)
 

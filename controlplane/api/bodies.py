@@ -4,10 +4,11 @@ Requests refuse fields that are not known; answers may get more fields in later 
 A text of a model or of evidence is either itself or a `Withheld` mark.
 """
 
+import math
 from datetime import datetime
 from typing import Annotated, Generic, Literal, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from controlplane.views import JobStateName
 from rlm_worker.contracts import Budget, JsonObject
@@ -23,6 +24,8 @@ Reason = Annotated[str, Field(max_length=2_000)]
 #: Whole numbers that every database and every JSON parser holds.
 MOST = 2**53 - 1
 Whole = Annotated[int, Field(ge=0, le=MOST)]
+#: Deeper values are nobody's parameters.
+_DEEPEST = 100
 Label = Annotated[str, Field(max_length=200)]
 
 Item = TypeVar("Item")
@@ -32,6 +35,33 @@ class Request(BaseModel):
     """What a caller sends."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _can_be_kept(cls, given: object) -> object:
+        """No store takes a zero character, half a surrogate pair or what is no number."""
+        if isinstance(given, dict):
+            _check_storable(given)
+        return given
+
+
+def _check_storable(given: object) -> None:
+    waiting: list[tuple[object, int]] = [(given, 0)]
+    while waiting:
+        value, depth = waiting.pop()
+        if depth > _DEEPEST:
+            raise ValueError(f"values are nested deeper than {_DEEPEST} levels")
+        if isinstance(value, str):
+            if "\x00" in value or (
+                not value.isascii() and any("\ud800" <= char <= "\udfff" for char in value)
+            ):
+                raise ValueError("a text holds a zero character or half a surrogate pair")
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("a number is not finite")
+        elif isinstance(value, dict):
+            waiting += [(item, depth + 1) for pair in value.items() for item in pair]
+        elif isinstance(value, list | tuple):
+            waiting += [(item, depth + 1) for item in value]
 
 
 class Answer(BaseModel):
@@ -91,8 +121,6 @@ class EvidenceUse(Request):
     """Evidence that the tenant has brought in."""
 
     digest: Digest
-    #: The name that cells see; the one it was brought in under when it is left out.
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._ -]{0,199}$")] | None = None
 
 
 class SandboxWish(Request):
@@ -133,8 +161,6 @@ class SubmitRequest(Request):
     labels: Annotated[dict[Label, Label], Field(max_length=50)] = Field(default_factory=dict)
     #: The task to which it is added as a further step; a new one when it is left out.
     task_id: Id | None = None
-    #: Made when it is left out.
-    job_id: Id | None = None
     #: Whose job it is, from callers who look after several tenants; one's own when it is left out.
     tenant_id: Id | None = None
     #: Higher goes first.
@@ -287,7 +313,7 @@ class ReceiptBody(Answer):
 class ArtifactBody(Answer):
     """A file that a job made and that was kept."""
 
-    path: str
+    path: Text
     sha256: str
     size_bytes: int
 

@@ -66,8 +66,8 @@ class KeyBody(Answer):
 class MadeKeyBody(KeyBody):
     """A key that was just made. Its secret is shown this once."""
 
-    #: What goes behind `Bearer`.
-    key: str
+    #: What goes behind `Bearer`; null when the answer is a repetition.
+    key: str | None
 
 
 class TenantRequest(Request):

@@ -9,16 +9,18 @@ from controlplane.errors import InvalidRequest
 from controlplane.handlers import leases
 from controlplane.handlers.apply import apply_job, end_job, load, result_without_worker
 from controlplane.handlers.permits import require
+from controlplane.handlers.retrying import retried
 from controlplane.ports import Desk
 
 _MAX_STEER = 10_000
 
 
+@retried
 def stop(desk: Desk, job_id: str, *, order: Order, caller: Caller, reason: str) -> bool:
     """Order a job to pause, stop or die. False means: too late, it has ended or a stronger order is in force."""
     with desk.store.write() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.stop", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.stop", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         command = OrderStop(order=order, by=caller.name, reason=reason, at_ms=tx.now_ms)
         events = job.decide(rows[0].state, command)
         if not events:
@@ -32,37 +34,39 @@ def stop(desk: Desk, job_id: str, *, order: Order, caller: Caller, reason: str) 
                 tx, rows[0], status="stopped", failure_class="stopped", message=message
             )
             end_job(tx, desk, rows=rows, events=events, result=result, actor=caller.name)
-    desk.store.announce()
+    desk.store.announce(job_id)
     return True
 
 
+@retried
 def steer(desk: Desk, job_id: str, *, text: str, caller: Caller) -> int:
     """Leave an instruction for the next iteration; return its number."""
     if not text.strip() or len(text) > _MAX_STEER:
         raise InvalidRequest(f"a steer is 1 to {_MAX_STEER} characters of text, this one has {len(text)}")
     with desk.store.write() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.steer", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.steer", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         steer_id = tx.steers.add(job_id, text=text, by=caller.name)
         events = job.decide(rows[0].state, SteerJob(steer_id=steer_id, text=text, by=caller.name))
         apply_job(tx, desk, rows=rows, events=events, actor=caller.name)
-    desk.store.announce()
+    desk.store.announce(job_id)
     return steer_id
 
 
+@retried
 def resume(desk: Desk, job_id: str, *, caller: Caller) -> None:
     """Make a job ready again: one that is held, or whose worker is gone. A job that is on its way stays so."""
     with desk.store.read() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.submit", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.submit", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         lease = tx.leases.get(job_id)
     if lease is not None and desk.is_gone(lease.worker_id):
         leases.lose(desk, lease, reason="its worker process is gone", by=caller.name)
     with desk.store.write() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.submit", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.submit", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         events = job.decide(rows[0].state, ResumeJob(by=caller.name))
         row, _ = apply_job(tx, desk, rows=rows, events=events, actor=caller.name)
         if not events and row.state.is_ready:
             tx.outbox.add(job_id, generation=row.state.generation)
-    desk.store.announce()
+    desk.store.announce(job_id)

@@ -12,6 +12,7 @@ from controlplane.domain.ids import JobId
 from controlplane.errors import InvalidRequest
 from controlplane.handlers.apply import apply_job, load, spec_of
 from controlplane.handlers.permits import require
+from controlplane.handlers.retrying import retried
 from controlplane.handlers.submit import enter
 from controlplane.ports import Desk, Transaction
 from rlm_worker.contracts import Budget, JobSpec, TraceRecord
@@ -51,16 +52,18 @@ class _Past:
     spent: dict[str, Any] = field(default_factory=dict)
 
 
+@retried
 def fork(
     desk: Desk, job_id: str, *, at: int | None, steer: str, budget: Budget | None, caller: Caller
 ) -> str:
     """Enter a job that shares the first `at` iterations (all finished ones when None); return its id."""
     with desk.store.write() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.fork", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.fork", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         source = spec_of(tx, rows[0].state.job_id)
         past = _past(tx, job_id, at)
         spec = _spec(desk, source, past, budget=budget)
+        require(tx, caller, "job.fork", tenant_id=spec.tenant_id, spec=spec)
         row = enter(tx, desk, spec)
         events, head = _copy(tx, spec.job_id, source_id=job_id, past=past)
         tx.jobs.save(replace(row, trace_events=events, trace_head=head))
@@ -72,7 +75,7 @@ def fork(
         rows = load(tx, job_id, scope=caller.scope)
         linked = ForkJob(fork_job_id=JobId(spec.job_id), at=past.at, by=caller.name)
         apply_job(tx, desk, rows=rows, events=job.decide(rows[0].state, linked), actor=caller.name)
-    desk.store.announce()
+    desk.store.announce(spec.job_id)
     return spec.job_id
 
 

@@ -25,25 +25,29 @@ from controlplane.domain.task import TaskState
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers.apply import apply_task
 from controlplane.handlers.permits import require
+from controlplane.handlers.retrying import retried
 from controlplane.ports import Desk, JobRow, TaskRow, Transaction
 from controlplane.schemas import checker
 from rlm_worker.contracts import JobSpec, digest
 from rlm_worker.contracts.job import ModelDriver
 
 
+@retried
 def submit(desk: Desk, request: JobRequest, *, caller: Caller) -> str:
     """Enter a job and return its id. The same `job_id` with the same request again changes nothing."""
     tenant_id = request.tenant_id or caller.scope.tenant_id or desk.rules.default_tenant
     request = replace(request, tenant_id=tenant_id)
     _refuse_unpriced(desk, request)
     with desk.store.write() as tx:
-        require(tx, caller, "job.submit", tenant_id=tenant_id)
-        known = None if request.job_id is None else tx.jobs.get(request.job_id, scope=caller.scope)
+        known = None if request.job_id is None else tx.jobs.get(request.job_id, scope=EVERY_TENANT)
+        if known is not None and known.state.tenant_id != tenant_id:
+            raise InvalidRequest(f"job id {request.job_id!r} cannot be used: choose another, or leave it out")
         spec = _spec(desk, request, known=known)
+        require(tx, caller, "job.submit", tenant_id=tenant_id, spec=spec)
         if known is not None:
             return _same(known, spec)
         enter(tx, desk, spec, adds_step=request.task_id is not None)
-    desk.store.announce()
+    desk.store.announce(spec.job_id)
     crash_here("submit.after_commit")
     return spec.job_id
 

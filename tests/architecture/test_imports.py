@@ -27,10 +27,12 @@ MAY_IMPORT = {
         "controlplane.views",
         "rlm_worker.contracts",
     ),
-    "controlplane.ports": ("controlplane.domain", "rlm_worker.contracts"),
+    "controlplane.ports": ("controlplane.domain", "controlplane.ports_access", "rlm_worker.contracts"),
+    "controlplane.ports_access": ("controlplane.domain",),
     "controlplane.handlers": (
         "controlplane.handlers",
         "controlplane.ports",
+        "controlplane.ports_access",
         "controlplane.domain",
         "controlplane.errors",
         "controlplane.views",
@@ -69,6 +71,7 @@ MAY_IMPORT = {
     "controlplane.adapters": (
         "controlplane.adapters",
         "controlplane.ports",
+        "controlplane.ports_access",
         "controlplane.domain",
         "controlplane.errors",
         "controlplane.notice",

@@ -30,6 +30,8 @@ from rlm_worker.contracts.result import TraceRef
 from rlm_worker.contracts.trace import AttemptStarted, CellProposed, StopObserved, StopVerified, SubcallLost
 from tests.integration.controlplane.hands import KEY, Hands, a_request, answered, asked
 
+STORES = ("sqlite", "postgres")
+
 
 def expire(app: App, job_id: str) -> None:
     """Let the lease of a job run out."""
@@ -40,7 +42,7 @@ def expire(app: App, job_id: str) -> None:
 
 
 def execute(app: App, statement: sa.Executable) -> None:
-    with app.store._full.begin() as connection:
+    with app.store.database.writer.begin() as connection:
         connection.execute(statement)
 
 

@@ -18,6 +18,8 @@ from controlplane.watchdogs.loop import Loop
 from rlm_worker.contracts.gateway import AwaitOrdersRequest, LeaseLost
 from tests.integration.controlplane.hands import Hands, a_request
 
+STORES = ("sqlite", "postgres")
+
 
 def worker_that(done: threading.Semaphore, worked: list[str]):
     def make_run(app, worker_id):
@@ -56,7 +58,7 @@ def test_a_runtime_for_one_job_leaves_the_others_alone(app):
 
     assert app.job(mine.job_id).state == "succeeded"
     assert app.job(other.job_id).state == "queued"
-    with app.store._reader.begin() as connection:
+    with app.store.database.reader.begin() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(schema.queue_message)).scalar() == 0
 
 
@@ -98,7 +100,7 @@ def test_a_lost_wake_up_is_sent_again(app):
 
     assert dispatcher.run_once(app.desk, send=send) == 1
     assert dispatcher.run_once(app.desk, send=send) == 0
-    with app.store._full.begin() as connection:
+    with app.store.database.writer.begin() as connection:
         connection.execute(sa.update(schema.job).values(dispatched_ms=1))
     assert dispatcher.run_once(desk, send=send) == 1
     assert sent == [(job_id, 1)] * 2
@@ -149,7 +151,7 @@ def test_a_loop_outlives_its_failures_and_may_be_stopped_twice():
 
 @pytest.fixture
 def broker(app):
-    opened = SqlBroker(app.store.path, visibility_ms=60_000)
+    opened = SqlBroker(app.store.place, visibility_ms=60_000)
     yield opened
     opened.close()
 
@@ -192,7 +194,7 @@ def test_a_runtime_for_one_job_sends_it_again_behind_a_hundred_others(app):
     for _ in range(101):
         app.submit(a_request())
     mine = app.submit(a_request()).job_id
-    with app.store._full.begin() as connection:
+    with app.store.database.writer.begin() as connection:
         connection.execute(sa.delete(schema.outbox))
         connection.execute(sa.update(schema.job).where(schema.job.c.job_id == mine).values(dispatched_ms=1))
     sent = []

@@ -6,6 +6,9 @@ from alembic import op
 revision = "0004"
 down_revision = "0003"
 
+#: Counts itself. SQLite does that for its own kind of integer only.
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
     _jobs_and_workers()
@@ -28,18 +31,21 @@ def _jobs_and_workers() -> None:
     op.add_column("job", sa.Column("deadline_ms", sa.BigInteger(), nullable=True))
     op.add_column("job", sa.Column("model", sa.String(length=200), server_default="", nullable=False))
     op.add_column("job", sa.Column("sub_model", sa.String(length=200), server_default="", nullable=False))
+    op.create_index("task_of_tenant", "task", ["tenant_id", "created_ms", "task_id"], unique=False)
+    op.create_index("task_by_age", "task", ["created_ms", "task_id"], unique=False)
     op.create_index("job_by_age", "job", ["created_ms", "job_id"], unique=False)
     op.create_index("job_of_tenant", "job", ["tenant_id", "created_ms", "job_id"], unique=False)
     op.create_index(
         "job_of_tenant_in_state", "job", ["tenant_id", "state", "created_ms", "job_id"], unique=False
     )
+    op.add_column(
+        "checkpoint", sa.Column("is_terminal", sa.Boolean(), server_default=sa.false(), nullable=False)
+    )
     op.add_column("worker", sa.Column("host", sa.String(length=200), server_default="", nullable=False))
     op.add_column("worker", sa.Column("slots", sa.BigInteger(), server_default="0", nullable=False))
     op.add_column("worker", sa.Column("image", sa.String(length=200), server_default="", nullable=False))
     op.add_column("worker", sa.Column("facts", sa.Text(), server_default="{}", nullable=False))
-    op.add_column(
-        "worker", sa.Column("is_draining", sa.Boolean(), server_default=sa.text("0"), nullable=False)
-    )
+    op.add_column("worker", sa.Column("is_draining", sa.Boolean(), server_default=sa.false(), nullable=False))
 
 
 def _control() -> None:
@@ -55,7 +61,7 @@ def _control() -> None:
     )
     op.create_table(
         "control_order",
-        sa.Column("order_id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("order_id", _NUMBER, autoincrement=True, nullable=False),
         sa.Column("scope_kind", sa.String(length=20), nullable=False),
         sa.Column("scope_id", sa.String(length=200), nullable=False),
         sa.Column("tenant_id", sa.String(length=200), nullable=False),
@@ -108,7 +114,7 @@ def _people() -> None:
     op.create_index("api_key_of_tenant", "api_key", ["tenant_id", "created_ms"], unique=False)
     op.create_table(
         "audit",
-        sa.Column("audit_id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("audit_id", _NUMBER, autoincrement=True, nullable=False),
         sa.Column("tenant_id", sa.String(length=200), nullable=False),
         sa.Column("principal", sa.String(length=200), nullable=False),
         sa.Column("action", sa.String(length=60), nullable=False),
@@ -139,7 +145,7 @@ def _people() -> None:
         "tenant",
         sa.Column("tenant_id", sa.String(length=200), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("is_suspended", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("is_suspended", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("max_jobs", sa.BigInteger(), nullable=True),
         sa.Column("weight", sa.BigInteger(), server_default="1", nullable=False),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
@@ -163,11 +169,14 @@ def _requests() -> None:
         sa.Column("principal", sa.String(length=200), nullable=False),
         sa.Column("key", sa.String(length=200), nullable=False),
         sa.Column("request_digest", sa.String(length=64), nullable=False),
+        sa.Column("owner", sa.String(length=64), nullable=False),
+        sa.Column("is_done", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("status", sa.Integer(), nullable=True),
         sa.Column("body", sa.Text(), server_default="", nullable=False),
         sa.Column("at_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("tenant_id", "principal", "key"),
     )
+    op.create_index("repeated_by_age", "repeated", ["at_ms"], unique=False)
     op.create_table(
         "upload",
         sa.Column("upload_id", sa.String(length=200), nullable=False),
@@ -180,4 +189,5 @@ def _requests() -> None:
         sa.Column("done_ms", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("upload_id"),
     )
-    op.create_index("upload_of_tenant", "upload", ["tenant_id", "at_ms"], unique=False)
+    op.create_index("upload_of_tenant", "upload", ["tenant_id", "content_digest"], unique=False)
+    op.create_index("upload_by_age", "upload", ["done_ms", "at_ms"], unique=False)
