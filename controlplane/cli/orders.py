@@ -33,10 +33,8 @@ def operator() -> str:
 
 
 def mass_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """JOB…, a filter, --dry-run and --yes: whom an order is for."""
-
+    """JOB…, --dry-run and --yes: whom an order is for."""
     for option in (
-        filter_flags,
         click.option("--yes", "-y", is_flag=True, help="Do not ask, however many they are."),
         click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing."),
         click.argument("names", metavar="JOB…|-", nargs=-1),
@@ -53,6 +51,7 @@ _reason_flag = click.option("--reason", default="", help="Why; kept with the ord
 
 @click.command()
 @mass_flags
+@filter_flags
 @click.option(
     "--kill", is_flag=True, help="Order a kill; both end the work at once, and the record says which."
 )
@@ -77,6 +76,7 @@ def stop(*, kill: bool, as_json: bool, where: Where, **given: Any) -> int:
 
 @click.command()
 @mass_flags
+@filter_flags
 @_reason_flag
 @_timeout_flag
 @json_flag

@@ -4,6 +4,7 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from controlplane.api.bodies_files import EvidenceBody
 from controlplane.cli.figures import size
 from controlplane.cli.safe import one_line
 from controlplane.client.plans import OnSent, fitting_name
+from controlplane.client.streams import path_of
 
 if TYPE_CHECKING:
     from controlplane.cli.remote import RemoteApp
@@ -31,12 +33,20 @@ def bring_in(app: "RemoteApp", sources: Sequence[Path | Source]) -> Iterator[Evi
     with ExitStack() as stack:
         aside = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="custody-")))
         on_sent = stack.enter_context(sending_progress())
+        taken: set[str] = set()
         for given in sources:
             source = given if isinstance(given, Source) else Source(address=str(given))
             place, name = _placed(app, source, aside)
-            yield app.client.bring(
-                place, name=fitting_name(Path(name)), plain=source.is_plain, on_sent=on_sent
-            )
+            name = _free(fitting_name(Path(name)), taken)
+            yield app.client.bring(place, name=name, plain=source.is_plain, on_sent=on_sent)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """The name, or the first with a number that no other piece of evidence has."""
+    numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    chosen = next(one for one in numbered if one not in taken)
+    taken.add(chosen)
+    return chosen
 
 
 def _placed(app: "RemoteApp", source: Source, aside: Path) -> tuple[Path, str]:
@@ -53,8 +63,9 @@ def _artifacts_of(app: "RemoteApp", aside: Path) -> Callable[[str], Mapping[str,
     def artifacts(job_id: str) -> dict[str, tuple[Path, str]]:
         found = {}
         for kept in app.client.artifacts(app.job(job_id).job_id):
-            target = aside / hashlib.sha256(kept.path.encode()).hexdigest()
-            found[kept.path] = (app.client.download(job_id, kept, target), kept.sha256)
+            path = path_of(kept)
+            target = aside / hashlib.sha256(path.encode()).hexdigest()
+            found[path] = (app.client.download(job_id, kept, target), kept.sha256)
         return found
 
     return artifacts

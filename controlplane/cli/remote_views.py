@@ -131,9 +131,7 @@ def request_of(request: JobRequest) -> SubmitRequest:
         budget=request.budget,
         driver=driver,
         sub_model=None if request.sub_model == SERVERS_CHOICE else request.sub_model,
-        evidence=tuple(
-            EvidenceUse(digest=ref.manifest_digest, name=ref.name) for ref in request.input_artifacts
-        ),
+        evidence=tuple(EvidenceUse(digest=ref.manifest_digest) for ref in request.input_artifacts),
         params=request.params,
         sandbox=wish,
         network=request.network_policy.allow,

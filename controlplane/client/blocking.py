@@ -16,7 +16,7 @@ from controlplane.client.calls import Call, Pause, Plan, Said, read, refusal
 from controlplane.client.errors import ClientError
 from controlplane.client.retrying import Patience
 from controlplane.client.sending import STREAM_SECONDS, arguments, unreachable
-from controlplane.client.streams import Following, Incoming, Update
+from controlplane.client.streams import Following, Incoming, Update, path_of
 from controlplane.client.verbs import Blocking, Verbs
 
 T = TypeVar("T")
@@ -123,10 +123,11 @@ class Client(Verbs, Blocking):
 
     def download(self, job_id: str, artifact: ArtifactBody, target: Path) -> Path:
         """Put a file that a job made into its place, checked against its digest."""
-        call, tried = job_calls.artifact(job_id, artifact.path), 0
+        path = path_of(artifact)
+        call, tried = job_calls.artifact(job_id, path), 0
         while True:
             try:
-                with Incoming(target, sha256=artifact.sha256, what=artifact.path) as incoming:
+                with Incoming(target, sha256=artifact.sha256, what=path) as incoming:
                     with self._open(call) as answer:
                         for piece in answer.iter_bytes():
                             incoming.take(piece)

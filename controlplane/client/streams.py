@@ -8,10 +8,10 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from controlplane.api.bodies import JobItem, TraceItem
+from controlplane.api.bodies import ArtifactBody, JobItem, TraceItem, Withheld
 from controlplane.client import job_calls
 from controlplane.client.calls import Call, Said
-from controlplane.client.errors import ClientError, Damaged, ServerFailed, Unreachable
+from controlplane.client.errors import ClientError, Damaged, Forbidden, ServerFailed, Unreachable
 from controlplane.client.retrying import Patience
 
 #: More than any event has: what is longer is no event of ours.
@@ -95,6 +95,13 @@ class Following:
             raise problem
         self._tried += 1
         return wait
+
+
+def path_of(artifact: ArtifactBody) -> str:
+    """The path of a file; whoever may not read texts is not told it, and may not have the file."""
+    if isinstance(artifact.path, Withheld):
+        raise Forbidden("this key may not have files that jobs made: it needs content.read")
+    return artifact.path
 
 
 class Incoming:
