@@ -45,6 +45,8 @@ class Settings(ModelChoices, EngineSettings):
     sandbox: str = "namespaces"
     #: What cells may say: open or strict.
     language: str | None = None
+    #: Redis or Valkey that carries wake-ups; none means a table beside the database.
+    redis_url: str | None = None
     #: Models by their address, separated by spaces, that callers of the API may name.
     api_models: str | None = None
     #: Bytes of one request's body; a piece of an upload may have more.
