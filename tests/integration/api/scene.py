@@ -1,13 +1,9 @@
 """What tests of the API send: a job to submit, a file to bring in, and everything that a tenant can have."""
 
 import hashlib
-from dataclasses import dataclass
 from typing import Any
 
-from controlplane.bootstrap import App
 from rlm_worker.contracts.signature import fields_schema
-from rlm_worker.contracts.trace import QuestionAsked
-from tests.integration.controlplane.hands import Hands
 
 NO_MODEL = "nowhere:nobody"
 
