@@ -46,6 +46,7 @@ class AtHome:
     """The parts of a Custodian that are the same whoever asks."""
 
     place = "this home"
+    has_whole_specs = True
     hint_of_workers = "It waits for a worker of this home: custody worker"
 
     def lines(self: "_Home", query: JobQuery) -> Iterator[JobLine]:

@@ -63,6 +63,8 @@ class Custodian(Protocol):
     place: str
     #: What to do so that a ready job is taken up.
     hint_of_workers: str
+    #: Whether its specs say where evidence lies: without that, a digest of a spec is another one.
+    has_whole_specs: bool
 
     def stage(
         self,

@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -34,6 +35,14 @@ def where_flags(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Ask a server instead: an address, or a profile of 'custody login'. Default: CUSTODY_SERVER.",
     )
     return home_flag(chosen(called))
+
+
+def typed_server() -> str:
+    """` --server NAME` as it was typed, for commands that are suggested; empty when it was not."""
+    context = click.get_current_context(silent=True)
+    if context is None or context.get_parameter_source("server") is not ParameterSource.COMMANDLINE:
+        return ""
+    return f" --server {context.params['server']}"
 
 
 def home_flag(command: Command) -> Command:

@@ -33,7 +33,8 @@ def looking_after(where: Where) -> Iterator[Client]:
 @contextmanager
 def client_inside(app: "App") -> Iterator[Client]:
     """A client whose requests never leave this process."""
-    with _InProcess(app) as transport, Client(_ADDRESS, transport=transport) as client:
+    # The client closes its transport.
+    with Client(_ADDRESS, transport=_InProcess(app)) as client:
         yield client
 
 

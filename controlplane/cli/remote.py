@@ -40,6 +40,7 @@ _PAGE = 500
 class RemoteApp:
     """A server, as commands see it."""
 
+    has_whole_specs = False
     hint_of_workers = "It waits for a worker of that server: custody workers"
 
     def __init__(self, client: Client) -> None:

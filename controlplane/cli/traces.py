@@ -1,6 +1,7 @@
 """`custody export`, `import` and `verify`: a job as a file that stands for itself."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -43,6 +44,7 @@ def export(job_id: str, *, out: Path, as_json: bool, where: Where) -> None:
             result=view.result,
             events=view.trace_events,
             head=view.trace_head,
+            is_spec_whole=app.has_whole_specs or not view.spec.input_artifacts,
         )
         write_trace(out, header, _until(app, view))
     if as_json:
@@ -95,18 +97,34 @@ def import_(file: Path, *, as_json: bool, where: Where) -> None:
 def verify(job_or_file: str, *, as_json: bool, where: Where) -> int:
     """Check the hash chain of a job, or of an exported file alone: no home, no database, no sandbox is needed.
 
-    Exits 4 and names the first place that does not hold. JSON keys: job_id, events, head, chain.
+    Exits 4 and names the first place that does not hold. JSON keys: job_id, events, head, chain, spec (proved or not).
     """
-    job_id, events, head = (
-        _verify_file(Path(job_or_file)) if is_file(job_or_file) else _verify_job(job_or_file, where)
-    )
+    found = _verify_file(Path(job_or_file)) if is_file(job_or_file) else _verify_job(job_or_file, where)
     if as_json:
-        write_json({"job_id": job_id, "events": events, "head": head, "chain": "whole"})
-    else:
-        click.echo(
-            f"trace of {job_id}: {counted(events, 'event')}, the chain is whole and ends in {head[:16]}"
+        proved = "proved" if found.is_spec_proved else "not proved"
+        write_json(
+            {
+                "job_id": found.job_id,
+                "events": found.events,
+                "head": found.head,
+                "chain": "whole",
+                "spec": proved,
+            }
         )
+        return Exit.ANSWERED
+    events = counted(found.events, "event")
+    click.echo(f"trace of {found.job_id}: {events}, the chain is whole and ends in {found.head[:16]}")
+    if not found.is_spec_proved:
+        click.echo("Its spec came from a server without the places of evidence: the trace does not prove it.")
     return Exit.ANSWERED
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Verified:
+    job_id: str
+    events: int
+    head: str
+    is_spec_proved: bool = True
 
 
 def is_file(name: str) -> bool:
@@ -114,14 +132,17 @@ def is_file(name: str) -> bool:
     return ("." in name or "/" in name) and Path(name).is_file()
 
 
-def _verify_file(path: Path) -> tuple[str, int, str]:
+def _verify_file(path: Path) -> _Verified:
     with TraceFile(path) as trace:
         events = sum(1 for _ in verified(trace))
-        return trace.header.spec.job_id, events, trace.header.head
+        header = trace.header
+        return _Verified(
+            job_id=header.spec.job_id, events=events, head=header.head, is_spec_proved=header.is_spec_whole
+        )
 
 
-def _verify_job(name: str, where: Where) -> tuple[str, int, str]:
+def _verify_job(name: str, where: Where) -> _Verified:
     with opened(where) as app:
         view = app.job(name)
         events = app.verify(view)
-        return view.job_id, events, view.trace_head
+        return _Verified(job_id=view.job_id, events=events, head=view.trace_head)
