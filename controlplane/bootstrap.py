@@ -22,6 +22,7 @@ from controlplane.adapters.sql_store import SqlStore
 from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.domain.identity import Caller, owner
+from controlplane.domain.queueing import parse_model_limits
 from controlplane.engine_settings import model_variables
 from controlplane.errors import InvalidRequest
 from controlplane.gateway import LocalGateway
@@ -34,9 +35,10 @@ from controlplane.handlers import (
     queries,
     submit,
     verify,
+    workers,
 )
 from controlplane.ports import Desk, Rules
-from controlplane.views import JobView, QuestionView, ReceiptView, TaskView
+from controlplane.views import JobView, QuestionView, ReceiptView, TaskView, WorkerView
 from rlm_worker.contracts import Budget, EvidenceRef, JobResult, JobSpec, TraceRecord
 
 if TYPE_CHECKING:
@@ -156,6 +158,22 @@ class App:
     def receipts(self, task_id: str) -> tuple[ReceiptView, ...]:
         return self.task(task_id).receipts
 
+    def workers(self, *, limit: int = 200) -> list[WorkerView]:
+        """Who works, and who did lately."""
+        return workers.workers(self.desk, caller=self.caller, limit=limit)
+
+    def drain_worker(self, worker_id: str, *, undo: bool = False) -> None:
+        """Have a worker take nothing new; what it works on goes on."""
+        workers.drain(self.desk, worker_id, caller=self.caller, undo=undo)
+
+    def queue_problem(self) -> str:
+        """What is wrong with the queue, for whoever asks whether this installation is ready; empty: nothing is."""
+        if not self.settings.redis_url:
+            return ""
+        from rlm_worker.wakeups import problem_of  # noqa: PLC0415
+
+        return problem_of(self.settings.redis_url)
+
     def verify_trace(self, job_id: str) -> int:
         return verify.verify_trace(self.desk, self._whole(job_id), caller=self.caller)
 
@@ -192,12 +210,19 @@ def model_settings(settings: Settings) -> "ModelSettings":
 
 
 def _rules(settings: Settings) -> Rules:
+    if settings.drain not in ("hand_back", "finish"):
+        raise InvalidRequest(f"the setting drain is 'hand_back' or 'finish', not {settings.drain!r}")
+    try:
+        model_limits = parse_model_limits(settings.model_limits)
+    except ValueError as error:
+        raise InvalidRequest(f"the setting model_limits: {error}") from error
     return Rules(
         lease_ttl_ms=int(settings.lease_seconds * 1000),
         max_attempts=settings.max_attempts,
         tenant_concurrency=settings.tenant_concurrency,
         default_tenant=settings.tenant,
         resend_after_ms=int(settings.resend_seconds * 1000),
+        model_limits=model_limits,
     )
 
 

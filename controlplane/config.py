@@ -34,6 +34,16 @@ class Settings(ModelChoices, EngineSettings):
     resend_seconds: float = 5.0
     #: Time a stopping process gives its jobs to let go.
     drain_seconds: float = 10.0
+    #: What a stopping process does with its jobs: hand_back lets others go on at once, finish waits drain_seconds for them.
+    drain: str = "hand_back"
+    #: Name of the image or release that a worker runs; kill switches look for it.
+    worker_image: str = ""
+    #: Redis or Valkey that carries wake-ups; none means a table beside the database.
+    redis_url: str | None = None
+    #: Begins the names of all keys there.
+    redis_namespace: str = "custody"
+    #: Jobs at work at once that ask a model of this name: "openai:*=8, anthropic:claude-opus=2".
+    model_limits: str = ""
     model: str | None = None
     sub_model: str | None = None
     #: Longest time of one cell.

@@ -11,8 +11,10 @@ from controlplane.domain.budget import NOTHING, Account, Amounts, Limits
 from controlplane.domain.identity import Scope
 from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
+from controlplane.domain.queueing import ModelLimit
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
+from controlplane.ports_queue import Backlog, Duties, Workers
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
 from rlm_worker.contracts.trace import GENESIS
@@ -56,15 +58,6 @@ class TaskRow:
     event_head: str = GENESIS
     receipts: int = 0
     receipt_head: str = GENESIS
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wake:
-    """A wake-up that waits to be sent."""
-
-    outbox_id: int
-    job_id: str
-    generation: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,14 +105,6 @@ class Jobs(Protocol):
 
     def of_task(self, task_id: str) -> list[str]: ...
 
-    def undispatched(
-        self, *, older_than_ms: int, jobs: frozenset[str] | None, limit: int
-    ) -> list[tuple[str, int]]:
-        """Ready jobs and their generations that were not sent since; with `jobs`, only those."""
-        ...
-
-    def mark_dispatched(self, job_id: str) -> None: ...
-
     def waited_enough(self, *, jobs: frozenset[str] | None, limit: int) -> list[str]:
         """Parked jobs whose time has come; with `jobs`, only those."""
         ...
@@ -153,8 +138,6 @@ class Leases(Protocol):
     def spent_ms(self, job_id: str) -> int:
         """Lease time of the attempts that are over."""
         ...
-
-    def seen(self, worker_id: str) -> None: ...
 
 
 class History(Protocol):
@@ -203,16 +186,6 @@ class Budgets(Protocol):
     def entries(self, budget_id: str) -> list[LedgerEntry]: ...
 
 
-class Outbox(Protocol):
-    def add(self, job_id: str, *, generation: int) -> None: ...
-
-    def due(self, *, jobs: frozenset[str] | None, limit: int) -> list[Wake]:
-        """Wake-ups to send, oldest first; with `jobs`, only theirs."""
-        ...
-
-    def mark_sent(self, outbox_ids: Sequence[int]) -> None: ...
-
-
 class Steers(Protocol):
     def add(self, job_id: str, *, text: str, by: str) -> int: ...
 
@@ -236,9 +209,11 @@ class Transaction(Protocol):
     history: History
     traces: Traces
     budgets: Budgets
-    outbox: Outbox
     steers: Steers
     answers: Answers
+    backlog: Backlog
+    workers: Workers
+    duties: Duties
 
 
 class Watch(Protocol):
@@ -278,6 +253,10 @@ class Rules:
     tenant_concurrency: int | None = None
     default_tenant: str = "local"
     resend_after_ms: int = 5_000
+    #: Jobs at work at once that ask certain models.
+    model_limits: tuple[ModelLimit, ...] = ()
+    #: A worker that was not seen for so long does not count.
+    worker_silent_ms: int = 30_000
 
 
 @dataclass(frozen=True, kw_only=True)

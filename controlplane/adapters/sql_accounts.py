@@ -1,7 +1,6 @@
 """Rows of tenant budgets, their ledger, the outbox and steers."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import sqlalchemy as sa
@@ -9,10 +8,10 @@ from pydantic import JsonValue
 
 from controlplane.adapters import schema
 from controlplane.domain.budget import Account, Amounts, Limits
-from controlplane.ports import LedgerEntry, Wake
+from controlplane.ports import LedgerEntry
 from rlm_worker.contracts.gateway import PersonAnswer, Steer
 
-_BUDGET, _LEDGER, _OUTBOX, _COMMAND = schema.budget, schema.ledger, schema.outbox, schema.command
+_BUDGET, _LEDGER, _COMMAND = schema.budget, schema.ledger, schema.command
 
 
 def _columns(prefix: str, amount: Amounts) -> dict[str, int]:
@@ -76,28 +75,6 @@ class SqlBudgets:
             )
             for found in self._connection.execute(query).mappings()
         ]
-
-
-class SqlOutbox:
-    def __init__(self, connection: sa.Connection, *, now_ms: int) -> None:
-        self._connection = connection
-        self._now_ms = now_ms
-
-    def add(self, job_id: str, *, generation: int) -> None:
-        row = {"job_id": job_id, "generation": generation, "at_ms": self._now_ms}
-        self._connection.execute(sa.insert(_OUTBOX), row)
-
-    def due(self, *, jobs: frozenset[str] | None, limit: int) -> list[Wake]:
-        query = sa.select(_OUTBOX).order_by(_OUTBOX.c.outbox_id).limit(limit)
-        if jobs is not None:
-            query = query.where(_OUTBOX.c.job_id.in_(jobs))
-        return [
-            Wake(outbox_id=found["outbox_id"], job_id=found["job_id"], generation=found["generation"])
-            for found in self._connection.execute(query).mappings()
-        ]
-
-    def mark_sent(self, outbox_ids: Sequence[int]) -> None:
-        self._connection.execute(sa.delete(_OUTBOX).where(_OUTBOX.c.outbox_id.in_(outbox_ids)))
 
 
 class SqlSteers:

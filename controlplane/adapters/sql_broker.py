@@ -33,12 +33,17 @@ class SqlBroker(Broker):
     """Queues as rows. Each process has its own engine; threads of one process wake each other at once."""
 
     def __init__(
-        self, path: Path, *, visibility_ms: int = 30_000, middleware: list[Middleware] | None = None
+        self,
+        path: Path,
+        *,
+        visibility_ms: int = 30_000,
+        middleware: list[Middleware] | None = None,
+        notice: Notice | None = None,
     ) -> None:
         super().__init__(middleware=middleware or [])
         self.queues: dict[str, None] = {}
         self.visibility_ms = visibility_ms
-        self.notice = Notice()
+        self.notice = notice or Notice()
         self.engine = sqlite.engine(path, synchronous="NORMAL")
         self.reader = sqlite.engine(path, synchronous="NORMAL", read_only=True)
 
@@ -70,6 +75,12 @@ class SqlBroker(Broker):
         self.notice.announce()
         self.emit_after("enqueue", message, delay)
         return message
+
+    def depth(self, queue_name: str) -> int:
+        """Messages that no worker has taken."""
+        query = sa.select(sa.func.count()).select_from(_VISIBLE.subquery())
+        with _connected(self.reader) as connection:
+            return connection.execute(query, {"wanted": queue_name}).scalar_one()
 
     def flush(self, queue_name: str) -> None:
         with _connected(self.engine) as connection:

@@ -14,13 +14,23 @@ from controlplane.domain.identity import Scope
 from controlplane.domain.ids import Fence
 from controlplane.domain.job_state import JobState, Parked, Stop
 from controlplane.domain.lease import Lease
+from controlplane.domain.queueing import Kind, Lane
 from controlplane.ports import JobRow
 
 Columns = sa.RowMapping | Mapping[str, Any]
-_JOB, _LEASE, _ATTEMPT, _WORKER = schema.job, schema.lease, schema.attempt, schema.worker
+_JOB, _LEASE, _ATTEMPT = schema.job, schema.lease, schema.attempt
 _SAVE_JOB = sa.update(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
 _GET_JOB = DriverSql(sa.select(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted")))
 _GET_LEASE = DriverSql(sa.select(_LEASE).where(_LEASE.c.job_id == sa.bindparam("wanted")))
+#: It is in its lane, or on its way to a worker: where it stays while nothing but its other columns changes.
+_IS_SAME = sa.and_(
+    _JOB.c.generation == sa.bindparam("its_generation"), _JOB.c.state == "queued", _JOB.c.desired == "run"
+)
+_ITS_LANE = sa.bindparam("its_lane", type_=_JOB.c.lane.type)
+_SAVE_WHOLE = _SAVE_JOB.values(
+    lane=sa.case((_ITS_LANE.is_(None), sa.null()), (_IS_SAME, _JOB.c.lane), else_=_ITS_LANE),
+    dispatched_ms=sa.case((_IS_SAME, _JOB.c.dispatched_ms), else_=0),
+)
 _SAVE_RECORDED = DriverSql(
     _SAVE_JOB.values(
         account=sa.bindparam("account"),
@@ -46,6 +56,11 @@ _STATE_COLUMNS = (
     "is_leased",
     "settled_fence",
     "result_digest",
+    "priority",
+    "deadline_ms",
+    "model",
+    "sub_model",
+    "traceparent",
 )
 _ROW_COLUMNS = (
     "spec_digest",
@@ -167,6 +182,13 @@ def _to_row(found: Columns) -> JobRow:
     )
 
 
+def _lane_of(state: JobState) -> str | None:
+    """Where a job waits for its turn; None: it does not wait for one."""
+    if not state.is_ready:
+        return None
+    return Lane(state.priority, Kind(state.tenant_id, state.model, state.sub_model)).text
+
+
 def _within(query: sa.Select[Any], scope: Scope) -> sa.Select[Any]:
     return query if scope.tenant_id is None else query.where(_JOB.c.tenant_id == scope.tenant_id)
 
@@ -187,12 +209,14 @@ class SqlJobs:
         return spec
 
     def add(self, row: JobRow, *, spec: str) -> None:
-        self._connection.execute(sa.insert(_JOB), {**_to_columns(row), "dispatched_ms": 0})
+        columns = {**_to_columns(row), "dispatched_ms": 0, "lane": _lane_of(row.state)}
+        self._connection.execute(sa.insert(_JOB), columns)
         self._connection.execute(sa.insert(schema.job_spec), {"job_id": row.state.job_id, "spec": spec})
 
     def save(self, row: JobRow) -> None:
         columns = _to_columns(row)
-        self._connection.execute(_SAVE_JOB, {**columns, "wanted": columns.pop("job_id")})
+        where = {"its_generation": row.state.generation, "its_lane": _lane_of(row.state)}
+        self._connection.execute(_SAVE_WHOLE, {**columns, **where, "wanted": columns.pop("job_id")})
 
     def save_recorded(self, row: JobRow) -> None:
         columns = {
@@ -229,23 +253,6 @@ class SqlJobs:
         )
         return list(self._connection.execute(query).scalars())
 
-    def undispatched(
-        self, *, older_than_ms: int, jobs: frozenset[str] | None, limit: int
-    ) -> list[tuple[str, int]]:
-        query = (
-            sa.select(_JOB.c.job_id, _JOB.c.generation)
-            .where(
-                _JOB.c.state == "queued",
-                _JOB.c.desired == "run",
-                _JOB.c.dispatched_ms < older_than_ms,
-            )
-            .order_by(_JOB.c.dispatched_ms)
-            .limit(limit)
-        )
-        if jobs is not None:
-            query = query.where(_JOB.c.job_id.in_(jobs))
-        return [(found.job_id, found.generation) for found in self._connection.execute(query)]
-
     def waited_enough(self, *, jobs: frozenset[str] | None, limit: int) -> list[str]:
         query = (
             sa.select(_JOB.c.job_id)
@@ -256,11 +263,6 @@ class SqlJobs:
         if jobs is not None:
             query = query.where(_JOB.c.job_id.in_(jobs))
         return list(self._connection.execute(query).scalars())
-
-    def mark_dispatched(self, job_id: str) -> None:
-        self._connection.execute(
-            sa.update(_JOB).where(_JOB.c.job_id == job_id).values(dispatched_ms=self._now_ms)
-        )
 
 
 LEASE_FIELDS = tuple(each.name for each in fields(Lease))
@@ -322,11 +324,3 @@ class SqlLeases:
         length = sa.func.sum(_ATTEMPT.c.ended_ms - _ATTEMPT.c.granted_ms)
         query = sa.select(length).where(_ATTEMPT.c.job_id == job_id, _ATTEMPT.c.ended_ms.is_not(None))
         return self._connection.execute(query).scalar() or 0
-
-    def seen(self, worker_id: str) -> None:
-        known = self._connection.execute(
-            sa.update(_WORKER).where(_WORKER.c.worker_id == worker_id).values(last_seen_ms=self._now_ms)
-        )
-        if known.rowcount == 0:
-            row = {"worker_id": worker_id, "first_seen_ms": self._now_ms, "last_seen_ms": self._now_ms}
-            self._connection.execute(sa.insert(_WORKER), row)

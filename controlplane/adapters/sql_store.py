@@ -11,10 +11,12 @@ import sqlalchemy as sa
 from controlplane.adapters import sqlite
 from controlplane.adapters.migrate import migrate
 from controlplane.adapters.private_files import make_file
-from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlOutbox, SqlSteers
+from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlSteers
+from controlplane.adapters.sql_backlog import SqlBacklog
 from controlplane.adapters.sql_history import SqlHistory, SqlTasks
 from controlplane.adapters.sql_jobs import LEASE_FIELDS, SqlJobs, SqlLeases, to_lease
 from controlplane.adapters.sql_traces import SqlTraces
+from controlplane.adapters.sql_workers import SqlDuties, SqlWorkers
 from controlplane.errors import Unavailable
 from controlplane.notice import Notice
 from controlplane.ports import (
@@ -25,11 +27,11 @@ from controlplane.ports import (
     Jobs,
     Leases,
     Orders,
-    Outbox,
     Steers,
     Tasks,
     Traces,
 )
+from controlplane.ports_queue import Backlog, Duties, Workers
 from rlm_worker.contracts.gateway import Steer
 
 _POLL_SECONDS = 0.02
@@ -51,9 +53,11 @@ class SqlTransaction:
         self.history: History = SqlHistory(connection, now_ms=self.now_ms)
         self.traces: Traces = SqlTraces(connection)
         self.budgets: Budgets = SqlBudgets(connection, now_ms=self.now_ms)
-        self.outbox: Outbox = SqlOutbox(connection, now_ms=self.now_ms)
         self.steers: Steers = SqlSteers(connection, now_ms=self.now_ms)
         self.answers: Answers = SqlAnswers(connection, now_ms=self.now_ms)
+        self.backlog: Backlog = SqlBacklog(connection, now_ms=self.now_ms)
+        self.workers: Workers = SqlWorkers(connection, now_ms=self.now_ms)
+        self.duties: Duties = SqlDuties(connection, now_ms=self.now_ms)
 
 
 class SqlWatch:

@@ -65,7 +65,7 @@ def decide(state: JobState, command: JobCommand) -> list[JobEvent]:  # noqa: C90
         case ClaimJob():
             return _claim(state, command)
         case GiveUpJob():
-            return [_given_up(state, command)] if state.is_ready else []
+            return [] if state.is_leased or state.is_terminal else [_given_up(state, command)]
         case StartJob():
             _check_fence(state, command.fence)
             return [JobStarted(job_id=state.job_id, fence=command.fence)] if state.state == "leased" else []
@@ -109,16 +109,28 @@ def _check_fence(state: JobState, fence: int) -> None:
 def _submit(state: JobState, command: SubmitJob) -> list[JobEvent]:
     if state.job_id:
         return []
-    return [
-        JobSubmitted(
-            job_id=command.job_id,
-            task_id=command.task_id,
-            step_id=command.step_id,
-            tenant_id=command.tenant_id,
-            spec_digest=command.spec_digest,
-            max_attempts=command.max_attempts,
-        )
-    ]
+    timing = command.timing
+    submitted = JobSubmitted(
+        job_id=command.job_id,
+        task_id=command.task_id,
+        step_id=command.step_id,
+        tenant_id=command.tenant_id,
+        spec_digest=command.spec_digest,
+        max_attempts=command.max_attempts,
+        model=command.model,
+        sub_model=command.sub_model,
+        priority=timing.priority,
+        deadline_ms=timing.deadline_ms,
+        traceparent=timing.traceparent,
+    )
+    if timing.not_before_ms is None:
+        return [submitted]
+    return [submitted, _scheduled(command.job_id, timing.not_before_ms)]
+
+
+def _scheduled(job_id: str, not_before_ms: int) -> JobParked:
+    """What is not to start yet waits like everything that waits for a time."""
+    return JobParked(job_id=job_id, fence=0, reason="scheduled", detail="", not_before_ms=not_before_ms)
 
 
 def _claim(state: JobState, command: ClaimJob) -> list[JobEvent]:
@@ -343,6 +355,11 @@ def _submitted(state: JobState, event: JobSubmitted) -> JobState:
         tenant_id=event.tenant_id,
         max_attempts=event.max_attempts,
         generation=1,
+        priority=event.priority,
+        deadline_ms=event.deadline_ms,
+        model=event.model,
+        sub_model=event.sub_model,
+        traceparent=event.traceparent,
     )
 
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from controlplane.domain import job
-from controlplane.domain.commands import ForkJob, SteerJob
+from controlplane.domain.commands import ForkJob, SteerJob, Timing
 from controlplane.domain.identity import Caller
 from controlplane.domain.ids import JobId
 from controlplane.errors import InvalidRequest
@@ -61,7 +61,7 @@ def fork(
         source = spec_of(tx, rows[0].state.job_id)
         past = _past(tx, job_id, at)
         spec = _spec(desk, source, past, budget=budget)
-        row = enter(tx, desk, spec)
+        row = enter(tx, desk, spec, timing=Timing(priority=rows[0].state.priority))
         events, head = _copy(tx, spec.job_id, source_id=job_id, past=past)
         tx.jobs.save(replace(row, trace_events=events, trace_head=head))
         if steer:

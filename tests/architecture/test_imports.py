@@ -27,10 +27,12 @@ MAY_IMPORT = {
         "controlplane.views",
         "rlm_worker.contracts",
     ),
-    "controlplane.ports": ("controlplane.domain", "rlm_worker.contracts"),
+    "controlplane.ports": ("controlplane.domain", "controlplane.ports_queue", "rlm_worker.contracts"),
+    "controlplane.ports_queue": ("controlplane.domain", "rlm_worker.contracts"),
     "controlplane.handlers": (
         "controlplane.handlers",
         "controlplane.ports",
+        "controlplane.ports_queue",
         "controlplane.domain",
         "controlplane.errors",
         "controlplane.views",
@@ -41,7 +43,9 @@ MAY_IMPORT = {
     "controlplane.watchdogs": (
         "controlplane.watchdogs",
         "controlplane.handlers",
+        "controlplane.domain",
         "controlplane.ports",
+        "controlplane.ports_queue",
         "controlplane.errors",
         "controlplane.notice",
         "controlplane.crashpoints",
@@ -49,12 +53,14 @@ MAY_IMPORT = {
     "controlplane.gateway": (
         "controlplane.handlers",
         "controlplane.ports",
+        "controlplane.ports_queue",
         "controlplane.errors",
         "rlm_worker.contracts",
     ),
     "controlplane.adapters": (
         "controlplane.adapters",
         "controlplane.ports",
+        "controlplane.ports_queue",
         "controlplane.domain",
         "controlplane.errors",
         "controlplane.notice",
