@@ -1,5 +1,6 @@
 """A process that works on jobs: takes wake-ups from a queue, tells that it is there, and lets go of everything when it ends."""
 
+import contextvars
 import logging
 import os
 import platform
@@ -14,11 +15,25 @@ from types import FrameType
 from typing import Literal, Protocol
 
 import dramatiq
+from dramatiq.broker import Broker, MessageProxy
+from dramatiq.middleware import Middleware
 
 from rlm_worker.contracts.base import PROTOCOL_VERSION, JsonObject
 from rlm_worker.contracts.gateway import JOBS_QUEUE, RUN_JOB
 
 log = logging.getLogger(__name__)
+
+#: W3C trace context of the wake-up that this thread works on; empty outside of one.
+TRACEPARENT: contextvars.ContextVar[str] = contextvars.ContextVar("traceparent", default="")
+
+
+class TraceContext(Middleware):
+    """Lets whoever works on a wake-up see the trace context that came with it."""
+
+    def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
+        _ = broker
+        TRACEPARENT.set(str(message.options.get("traceparent", "")))
+
 
 #: Works on one job: claims it, runs it, settles it.
 Run = Callable[[str, int], None]
@@ -98,6 +113,7 @@ class Serving:
         """Begin to take up work. A second start does nothing."""
         if self._worker is not None:
             return
+        self._broker.add_middleware(TraceContext())
         declare(self._broker, run=self._take_up, queue_name=self._manner.queue_name)
         self._ending.clear()
         self._registry.register()

@@ -1,15 +1,13 @@
 """Wake-ups over Redis: dramatiq's broker with everything off that leases and the dispatcher own. Nothing depends on a message."""
 
-import contextvars
 import logging
 from typing import Any
 
 import redis
-from dramatiq.broker import Broker, Consumer, MessageProxy
+from dramatiq.broker import Consumer, MessageProxy
 from dramatiq.brokers.redis import RedisBroker, _RedisConsumer
 from dramatiq.errors import ConnectionClosed
 from dramatiq.message import Message
-from dramatiq.middleware import Middleware
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -21,17 +19,6 @@ ANSWER_SECONDS = 1.0
 _DEAD_MS = 600_000
 #: Of a million commands, those that clean up after processes that ended.
 _CLEANING = 10_000
-
-#: W3C trace context of the wake-up that this thread works on; empty outside of one.
-TRACEPARENT: contextvars.ContextVar[str] = contextvars.ContextVar("traceparent", default="")
-
-
-class TraceContext(Middleware):
-    """Lets whoever works on a wake-up see the trace context that came with it."""
-
-    def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
-        _ = broker
-        TRACEPARENT.set(str(message.options.get("traceparent", "")))
 
 
 class WakeUps(RedisBroker):
@@ -109,7 +96,7 @@ def redis_broker(url: str, *, namespace: str) -> WakeUps:
     return WakeUps(  # type: ignore[no-untyped-call]
         client=_client(url),
         namespace=namespace,
-        middleware=[TraceContext()],
+        middleware=[],
         heartbeat_timeout=_DEAD_MS,
         maintenance_chance=_CLEANING,
     )

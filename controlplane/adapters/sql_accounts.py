@@ -1,4 +1,4 @@
-"""Rows of tenant budgets, their ledger, the outbox and steers."""
+"""Rows of tenant budgets, their ledger, steers and answers."""
 
 import json
 from dataclasses import asdict
