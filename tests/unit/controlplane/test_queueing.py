@@ -110,7 +110,7 @@ def test_limits_of_models_are_read_in_their_order():
     )
 
 
-names = st.text(alphabet="ab\x1f\n\"ü\U0001f600", min_size=1, max_size=3)
+names = st.text(alphabet='ab\x1f\n"ü\U0001f600', min_size=1, max_size=3)
 kinds = st.builds(Kind, st.sampled_from("abcde"), st.sampled_from(["", "x:1", "x:2"]), st.sampled_from("mn"))
 lanes = st.builds(Lane, st.integers(-2, 2), kinds)
 
