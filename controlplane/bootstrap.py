@@ -33,12 +33,14 @@ from controlplane.handlers import (
     importing,
     parking,
     queries,
+    searching,
     submit,
     verify,
     workers,
 )
+from controlplane.handlers.searching import Search
 from controlplane.ports import Desk, Rules
-from controlplane.views import JobView, QuestionView, ReceiptView, TaskView, WorkerView
+from controlplane.views import JobPage, JobView, QuestionView, ReceiptView, TaskView, WorkerView
 from rlm_worker.contracts import Budget, EvidenceRef, JobResult, JobSpec, TraceRecord
 
 if TYPE_CHECKING:
@@ -145,6 +147,10 @@ class App:
     def jobs(self, *, limit: int = 50, state: str | None = None, before: str | None = None) -> list[JobView]:
         return queries.jobs(self.desk, caller=self.caller, limit=limit, state=state, before=before)
 
+    def search(self, wanted: Search, *, limit: int = 50, cursor: str | None = None) -> JobPage:
+        """Jobs by what they are and say, page by page."""
+        return searching.search(self.desk, wanted, caller=self.caller, limit=limit, cursor=cursor)
+
     def is_abandoned(self, view: JobView) -> bool:
         """Whether the process that holds a job is provably gone."""
         return view.lease is not None and self.desk.is_gone(view.lease.worker_id)
@@ -235,7 +241,7 @@ def open_app(settings: Settings) -> App:
             f"the home {str(settings.home)!r} cannot be made: {error.strerror}. Choose another with --home"
         ) from error
     room = EvidenceRoom(settings.home, convert=_converter(settings))
-    return App(settings, store=SqlStore(settings.database), evidence=room)
+    return App(settings, store=SqlStore(settings.database_url or settings.database), evidence=room)
 
 
 def _converter(settings: Settings) -> Convert | None:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -21,6 +22,8 @@ class Settings(ModelChoices, EngineSettings):
 
     #: Folder of the database and of staged evidence.
     home: Path = Path(".custody")
+    #: PostgreSQL database that several machines share, as postgresql://USER:PASSWORD@HOST:PORT/NAME; none: a file in the home.
+    database_url: str | None = field(default=None, repr=False)
     tenant: str = "local"
     #: A worker that is silent this long has lost its job.
     lease_seconds: float = 15.0
@@ -83,20 +86,36 @@ def load_settings(
                 raise InvalidRequest(f"{source}: there is no setting {name!r}. There are: {', '.join(known)}")
             given.setdefault(name, (_typed(name, value, source=source, kind=known[name].type), source))
     sources = {name: given[name][1] if name in given else "default" for name in known}
-    return Settings(**{name: value for name, (value, _) in given.items()}, sources=sources)
+    settings = Settings(**{name: value for name, (value, _) in given.items()}, sources=sources)
+    _check_database(settings)
+    return settings
+
+
+def _check_database(settings: Settings) -> None:
+    url = settings.database_url
+    if url is not None and not re.match(r"postgres(ql)?(\+psycopg)?://", url):
+        raise InvalidRequest(
+            f"{settings.sources['database_url']}: database_url must look like postgresql://USER:PASSWORD@HOST:PORT/NAME"
+        )
 
 
 def setting_rows(settings: Settings) -> list[tuple[str, str, str]]:
-    """Name, value and source of every setting, for people."""
+    """Name, value and source of every setting, for people; passwords are not among what they see."""
     return [
         (
             name,
-            "" if (value := getattr(settings, name)) is None else str(value),
+            "" if (value := getattr(settings, name)) is None else without_password(str(value)),
             settings.sources.get(name, "default"),
         )
         for name in (item.name for item in fields(Settings))
         if name != "sources"
     ]
+
+
+def without_password(text: str) -> str:
+    """A URL as people may see it; other text as it is."""
+    hidden = re.sub(r"(?<=://)([^/?#@]*?):[^/?#]*(?=@)", r"\1:***", text)
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", hidden) if "://" in text else text
 
 
 def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:

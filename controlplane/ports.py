@@ -84,6 +84,34 @@ class ReceiptRow:
     link: Link
 
 
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """State of a task after an event."""
+
+    #: Of the event with which it was saved.
+    seq: int
+    state: dict[str, Any]
+    digest: str
+    is_terminal: bool = False
+    at_ms: int = 0
+
+
+#: Where a job stands in the order of all: when it was created, and its id.
+JobKey = tuple[int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFilter:
+    """Which jobs are looked for; every condition must hold."""
+
+    #: Any of these; none means any.
+    states: frozenset[str] = frozenset()
+    #: All of these. The first should be the one that the fewest jobs have.
+    terms: tuple[str, ...] = ()
+    since_ms: int | None = None
+    before_ms: int | None = None
+
+
 class Jobs(Protocol):
     """Whoever reads says whose rows they may see: no query can forget it."""
 
@@ -91,7 +119,9 @@ class Jobs(Protocol):
 
     def spec(self, job_id: str) -> str: ...
 
-    def add(self, row: JobRow, *, spec: str) -> None: ...
+    def add(self, row: JobRow, *, spec: str, terms: Sequence[str] = ()) -> None:
+        """Enter a job, and what it is found by."""
+        ...
 
     def save(self, row: JobRow) -> None: ...
 
@@ -101,7 +131,14 @@ class Jobs(Protocol):
 
     def with_prefix(self, prefix: str, *, scope: Scope, limit: int) -> list[str]: ...
 
-    def latest(self, *, scope: Scope, limit: int, state: str | None, before: str | None) -> list[JobRow]: ...
+    def search(
+        self, wanted: JobFilter, *, scope: Scope, limit: int, after: JobKey | None
+    ) -> tuple[list[JobRow], JobKey | None]:
+        """A page, newest first, of those after a place; and where the next page begins, when there is one.
+
+        It may be short: what must be looked at on the way is bounded.
+        """
+        ...
 
     def of_task(self, task_id: str) -> list[str]: ...
 
@@ -149,10 +186,22 @@ class History(Protocol):
 
     def receipts(self, task_id: str) -> list[ReceiptRow]: ...
 
-    def save_checkpoint(self, task_id: str, *, seq: int, state: dict[str, Any], digest: str) -> None: ...
+    def save_checkpoint(self, task_id: str, checkpoint: Checkpoint) -> None: ...
 
-    def checkpoint(self, task_id: str) -> tuple[int, dict[str, Any], str] | None:
-        """Newest checkpoint: the sequence it stands at, the state, its digest."""
+    def checkpoint(self, task_id: str, *, seq: int | None = None) -> Checkpoint | None:
+        """The checkpoint at a sequence, the newest when none is named."""
+        ...
+
+    def checkpoints(self, task_id: str) -> list[Checkpoint]:
+        """Every checkpoint, oldest first."""
+        ...
+
+    def mark_terminal(self, task_id: str, *, seq: int) -> None:
+        """Say that the task was over with this checkpoint."""
+        ...
+
+    def expire_checkpoints(self, task_id: str, *, before_ms: int) -> int:
+        """Drop those that are older, but never the newest nor a terminal one; return how many. Events give them again."""
         ...
 
 
@@ -237,8 +286,8 @@ class Store(Protocol):
 
     def watch(self) -> AbstractContextManager[Watch]: ...
 
-    def announce(self) -> None:
-        """Wake everyone in this process who waits for a change."""
+    def announce(self, job_id: str = "") -> None:
+        """Wake whoever waits for news of a job (of anything, when none is named), in this process and, soon, in others."""
         ...
 
     def close(self) -> None: ...

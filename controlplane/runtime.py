@@ -46,7 +46,7 @@ def open_broker(app: App, notice: Notice) -> "WakeUps | SqlBroker":
         return redis_broker(app.settings.redis_url, namespace=app.settings.redis_namespace)
     from controlplane.adapters.sql_broker import SqlBroker  # noqa: PLC0415
 
-    broker = SqlBroker(app.store.path, notice=notice)
+    broker = SqlBroker(app.store.place, notice=notice)
     broker.drop_stale()
     return broker
 

@@ -4,8 +4,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from controlplane.adapters.words import Words
+
 metadata = sa.MetaData()
 _ID = sa.String(200)
+#: Counts itself. SQLite does that for its own kind of integer only.
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _HASH = sa.String(64)
 
 
@@ -46,7 +50,7 @@ job = sa.Table(
     sa.Column("tenant_id", _ID, nullable=False),
     sa.Column("state", sa.String(40), nullable=False),
     sa.Column("desired", sa.String(10), nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", Words, nullable=False),
     sa.Column("generation", sa.BigInteger, nullable=False),
     sa.Column("attempts", sa.BigInteger, nullable=False),
     sa.Column("losses", sa.BigInteger, nullable=False),
@@ -73,7 +77,7 @@ job = sa.Table(
     sa.Column("traceparent", sa.String(60), nullable=False, server_default=""),
     #: Set while the job is ready and was not sent: what it is chosen by.
     sa.Column("lane", LANE),
-    sa.Column("refusal", sa.Text, nullable=False),
+    sa.Column("refusal", Words, nullable=False),
     sa.Column("trace_events", sa.BigInteger, nullable=False),
     sa.Column("trace_head", _HASH, nullable=False),
     sa.Column("result", sa.Text, nullable=False),
@@ -193,6 +197,8 @@ checkpoint = sa.Table(
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("digest", _HASH, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
+    #: The task was over with it.
+    sa.Column("is_terminal", sa.Boolean, nullable=False, server_default=sa.false()),
 )
 
 trace_event = sa.Table(
@@ -231,7 +237,7 @@ budget = sa.Table(
 ledger = sa.Table(
     "ledger",
     metadata,
-    sa.Column("entry_id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("entry_id", _NUMBER, primary_key=True, autoincrement=True),
     sa.Column("budget_id", _ID, nullable=False),
     sa.Column("job_id", _ID, nullable=False),
     sa.Column("kind", sa.String(10), nullable=False),
@@ -244,10 +250,10 @@ sa.Index("ledger_by_budget", ledger.c.budget_id)
 command = sa.Table(
     "command",
     metadata,
-    sa.Column("command_id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("command_id", _NUMBER, primary_key=True, autoincrement=True),
     sa.Column("job_id", _ID, nullable=False),
     sa.Column("kind", sa.String(20), nullable=False),
-    sa.Column("body", sa.Text, nullable=False),
+    sa.Column("body", Words, nullable=False),
     sa.Column("by", _ID, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
 )
@@ -257,18 +263,18 @@ sa.Index("command_by_job", command.c.job_id, command.c.command_id)
 control_order = sa.Table(
     "control_order",
     metadata,
-    sa.Column("order_id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("order_id", _NUMBER, primary_key=True, autoincrement=True),
     sa.Column("scope_kind", sa.String(20), nullable=False),
     sa.Column("scope_id", _ID, nullable=False),
     #: Whose jobs it is limited to; empty: everybody's.
     sa.Column("tenant_id", _ID, nullable=False),
     sa.Column("action", sa.String(10), nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", Words, nullable=False),
     sa.Column("by", _ID, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("released_ms", sa.BigInteger),
     sa.Column("released_by", _ID, nullable=False, server_default=""),
-    sa.Column("released_reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("released_reason", Words, nullable=False, server_default=""),
 )
 sa.Index(
     "control_in_force", control_order.c.released_ms, control_order.c.scope_kind, control_order.c.scope_id
@@ -282,7 +288,7 @@ finding = sa.Table(
     sa.Column("tenant_id", _ID, nullable=False),
     sa.Column("job_id", _ID, nullable=False),
     sa.Column("kind", sa.String(60), nullable=False),
-    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("detail", Words, nullable=False),
     sa.Column("evidence", sa.Text, nullable=False),
     sa.Column("action", sa.String(20), nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),

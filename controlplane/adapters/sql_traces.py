@@ -32,7 +32,8 @@ class SqlTraces:
         kept: dict[str, bytes] = {}
         rows = [_to_row(job_id, record, kept) for record in records]
         if kept:
-            _ADD_TEXTS.many(self._connection, list(kept.items()))
+            # In one order everywhere, so that two writers of the same texts do not wait for each other.
+            _ADD_TEXTS.many(self._connection, sorted(kept.items()))
         _ADD_EVENTS.many(self._connection, rows)
 
     def read(self, job_id: str, *, after: int, limit: int) -> list[TraceRecord]:

@@ -1,6 +1,6 @@
 """What happened to tasks and jobs: past tense, frozen, the only thing their state is folded from."""
 
-from dataclasses import MISSING, Field, asdict, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
 from controlplane.views import WaitReason
@@ -312,7 +312,7 @@ _KINDS: dict[str, type[Event]] = {variant.kind: variant for variant in get_args(
 
 def to_json(event: Event) -> dict[str, Any]:
     """Event as JSON with its kind and version."""
-    body = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(event).items()}
+    body = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(event).items()}
     return {"kind": event.kind, "version": VERSION, **body}
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
 from controlplane.domain.commands import AddStep, CreateTask, FoldResult, StartStep, TaskCommand
 from controlplane.domain.events import (
@@ -51,6 +51,17 @@ class TaskState:
         if found is None:
             raise InvalidRequest(f"task {self.task_id} has no step {step_id!r}")
         return found
+
+
+def snapshot(state: TaskState) -> dict[str, Any]:
+    """The whole state as JSON."""
+    return {**vars(state), "steps": [dict(vars(step)) for step in state.steps], "folded": list(state.folded)}
+
+
+def from_snapshot(body: dict[str, Any]) -> TaskState:
+    """The state that was taken down."""
+    steps = tuple(Step(**step) for step in body["steps"])
+    return TaskState(**{**body, "steps": steps, "folded": tuple(body["folded"])})
 
 
 def decide(state: TaskState, command: TaskCommand) -> list[TaskEvent]:

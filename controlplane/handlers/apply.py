@@ -1,7 +1,7 @@
 """Entering decided events: state, event, receipt and checkpoint in the caller's transaction, never one without the others."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import reduce
 from typing import get_args
 
@@ -12,7 +12,7 @@ from controlplane.domain.identity import Scope
 from controlplane.domain.ids import JobId, StepId
 from controlplane.domain.receipts import Link
 from controlplane.errors import NotFound
-from controlplane.ports import Desk, JobRow, LedgerEntry, ReceiptRow, TaskRow, Transaction
+from controlplane.ports import Checkpoint, Desk, JobRow, LedgerEntry, ReceiptRow, TaskRow, Transaction
 from rlm_worker.contracts import JobResult, JobSpec, JsonObject, Usage, digest
 from rlm_worker.contracts.result import AnsweredBy, FailureClass, Status, TraceRef
 
@@ -127,10 +127,13 @@ def end_job(
     )
     folding = task.decide(task_row.state, fold)
     folded = reduce(task.evolve, folding, task_row.state)
-    snapshot = asdict(folded)
+    snapshot = task.snapshot(folded)
     mark = CheckpointSaved(digest=digest(snapshot))
     task_row, proofs = apply_task(tx, desk, row=task_row, events=[*events, *folding, mark], actor=actor)
-    tx.history.save_checkpoint(folded.task_id, seq=task_row.version - 1, state=snapshot, digest=mark.digest)
+    checkpoint = Checkpoint(
+        seq=task_row.version - 1, state=snapshot, digest=mark.digest, is_terminal=folded.is_terminal
+    )
+    tx.history.save_checkpoint(folded.task_id, checkpoint)
     tx.leases.drop(state.job_id, outcome=result.status, ended_ms=tx.now_ms)
     ended = replace(
         row,

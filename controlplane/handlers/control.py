@@ -9,11 +9,13 @@ from controlplane.errors import InvalidRequest
 from controlplane.handlers import leases
 from controlplane.handlers.apply import apply_job, end_job, load, result_without_worker
 from controlplane.handlers.permits import require
+from controlplane.handlers.retrying import retried
 from controlplane.ports import Desk
 
 _MAX_STEER = 10_000
 
 
+@retried
 def stop(desk: Desk, job_id: str, *, order: Order, caller: Caller, reason: str) -> bool:
     """Order a job to pause, stop or die. False means: too late, it has ended or a stronger order is in force."""
     with desk.store.write() as tx:
@@ -32,10 +34,11 @@ def stop(desk: Desk, job_id: str, *, order: Order, caller: Caller, reason: str) 
                 tx, rows[0], status="stopped", failure_class="stopped", message=message
             )
             end_job(tx, desk, rows=rows, events=events, result=result, actor=caller.name)
-    desk.store.announce()
+    desk.store.announce(job_id)
     return True
 
 
+@retried
 def steer(desk: Desk, job_id: str, *, text: str, caller: Caller) -> int:
     """Leave an instruction for the next iteration; return its number."""
     if not text.strip() or len(text) > _MAX_STEER:
@@ -46,10 +49,11 @@ def steer(desk: Desk, job_id: str, *, text: str, caller: Caller) -> int:
         steer_id = tx.steers.add(job_id, text=text, by=caller.name)
         events = job.decide(rows[0].state, SteerJob(steer_id=steer_id, text=text, by=caller.name))
         apply_job(tx, desk, rows=rows, events=events, actor=caller.name)
-    desk.store.announce()
+    desk.store.announce(job_id)
     return steer_id
 
 
+@retried
 def resume(desk: Desk, job_id: str, *, caller: Caller) -> None:
     """Make a job ready again: one that is held, or whose worker is gone. A job that is on its way stays so."""
     with desk.store.read() as tx:
@@ -65,4 +69,4 @@ def resume(desk: Desk, job_id: str, *, caller: Caller) -> None:
         row, _ = apply_job(tx, desk, rows=rows, events=events, actor=caller.name)
         if not events and row.state.is_ready:
             tx.backlog.refuse(job_id, at_once=True)
-    desk.store.announce()
+    desk.store.announce(job_id)

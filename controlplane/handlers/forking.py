@@ -12,6 +12,7 @@ from controlplane.domain.ids import JobId
 from controlplane.errors import InvalidRequest
 from controlplane.handlers.apply import apply_job, load, spec_of
 from controlplane.handlers.permits import require
+from controlplane.handlers.retrying import retried
 from controlplane.handlers.submit import enter
 from controlplane.ports import Desk, Transaction
 from rlm_worker.contracts import Budget, JobSpec, TraceRecord
@@ -51,6 +52,7 @@ class _Past:
     spent: dict[str, Any] = field(default_factory=dict)
 
 
+@retried
 def fork(
     desk: Desk, job_id: str, *, at: int | None, steer: str, budget: Budget | None, caller: Caller
 ) -> str:
@@ -72,7 +74,7 @@ def fork(
         rows = load(tx, job_id, scope=caller.scope)
         linked = ForkJob(fork_job_id=JobId(spec.job_id), at=past.at, by=caller.name)
         apply_job(tx, desk, rows=rows, events=job.decide(rows[0].state, linked), actor=caller.name)
-    desk.store.announce()
+    desk.store.announce(spec.job_id)
     return spec.job_id
 
 

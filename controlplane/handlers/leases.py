@@ -21,8 +21,9 @@ from controlplane.handlers.apply import (
     spec_of,
     tenant_budget,
 )
+from controlplane.handlers.retrying import retried
 from controlplane.handlers.turns import tenant_concurrency
-from controlplane.ports import Desk, JobRow, LedgerEntry, Orders, Transaction
+from controlplane.ports import Desk, JobRow, LedgerEntry, Orders, TaskRow, Transaction
 from rlm_worker.contracts import JobResult
 from rlm_worker.contracts.base import PROTOCOL_VERSION
 from rlm_worker.contracts.gateway import (
@@ -36,6 +37,7 @@ from rlm_worker.contracts.gateway import (
 from rlm_worker.contracts.gateway import Lease as GrantedLease
 
 
+@retried
 def claim(desk: Desk, request: ClaimRequest) -> Claimed | NotClaimed:
     """Grant a lease under a new fence, or say why not. Everything is checked in the transaction that grants it."""
     with desk.store.write() as tx:
@@ -49,7 +51,8 @@ def _decided(tx: Transaction, desk: Desk, request: ClaimRequest) -> Claimed | No
     row = tx.jobs.get(request.job_id, scope=EVERY_TENANT)
     if refused := _refusal(tx, desk, row=row, request=request):
         return _kept(tx, row, refused)
-    assert row is not None
+    # Job, task, budget: everybody takes them in this order, so that two never wait for each other.
+    row, task_row = load(tx, request.job_id, scope=EVERY_TENANT)
     if reason := _misfit(tx, row):
         _give_up(tx, desk, row.state.job_id, reason=reason)
         return NotClaimed(reason="over_budget", detail=reason)
@@ -57,7 +60,7 @@ def _decided(tx: Transaction, desk: Desk, request: ClaimRequest) -> Claimed | No
         row = _hold_at_tenant(tx, row)
     except OverBudget as error:
         return _kept(tx, row, NotClaimed(reason="over_budget", detail=f"the tenant's budget {error}"))
-    return _grant(tx, desk, row=row, request=request)
+    return _grant(tx, desk, rows=(row, task_row), request=request)
 
 
 def _kept(tx: Transaction, row: JobRow | None, refused: NotClaimed) -> NotClaimed:
@@ -133,8 +136,8 @@ def _hold_at_tenant(tx: Transaction, row: JobRow) -> JobRow:
     return replace(row, tenant_hold=amount)
 
 
-def _grant(tx: Transaction, desk: Desk, *, row: JobRow, request: ClaimRequest) -> Claimed:
-    _, task_row = load(tx, request.job_id, scope=EVERY_TENANT)
+def _grant(tx: Transaction, desk: Desk, *, rows: tuple[JobRow, TaskRow], request: ClaimRequest) -> Claimed:
+    row, task_row = rows
     events = job.decide(row.state, ClaimJob(worker_id=request.worker_id, generation=request.generation))
     row = replace(row, refusal="")
     row, _ = apply_job(tx, desk, rows=(row, task_row), events=events, actor=request.worker_id)
@@ -167,6 +170,7 @@ def _grant(tx: Transaction, desk: Desk, *, row: JobRow, request: ClaimRequest) -
     )
 
 
+@retried
 def renew(desk: Desk, request: RenewRequest) -> RenewAnswer:
     """Extend a live lease; the answer carries what the worker must know."""
     with desk.store.write("normal") as tx:
@@ -202,16 +206,18 @@ def await_orders(desk: Desk, request: AwaitOrdersRequest) -> RenewAnswer:
                 )
 
 
+@retried
 def lose(desk: Desk, lease: Lease, *, reason: str, by: str = "lease_reaper") -> None:
     """Take the lease away from a worker that is gone. Its job is queued again, held, stopped or quarantined."""
     with desk.store.write() as tx:
+        # The job first: nobody else touches its lease while its row is ours.
+        rows = load(tx, lease.job_id, scope=EVERY_TENANT)
         current = tx.leases.get(lease.job_id)
         if current is None or current.fence != lease.fence:
             return
         is_gone = desk.is_gone(current.worker_id)
         if current.is_live(tx.now_ms) and not is_gone:
             return
-        rows = load(tx, lease.job_id, scope=EVERY_TENANT)
         survivors = () if is_gone else (desk.pid_of(current.worker_id),)
         command = LoseLease(fence=lease.fence, reason=reason, at_ms=tx.now_ms, survivors=survivors)
         events = job.decide(rows[0].state, command)
@@ -224,7 +230,7 @@ def lose(desk: Desk, lease: Lease, *, reason: str, by: str = "lease_reaper") -> 
         else:
             result = _result_of_loss(tx, rows[0], after=after, reason=reason)
             end_job(tx, desk, rows=rows, events=events, result=result, actor=by)
-    desk.store.announce()
+    desk.store.announce(lease.job_id)
 
 
 def _result_of_loss(tx: Transaction, row: JobRow, *, after: JobState, reason: str) -> JobResult:

@@ -10,7 +10,7 @@ from controlplane.handlers import asking
 from controlplane.handlers.apply import load, spec_of, usage_of
 from controlplane.handlers.permits import require
 from controlplane.handlers.turns import Turns
-from controlplane.ports import Desk, JobRow, ReceiptRow, Transaction
+from controlplane.ports import Desk, JobFilter, JobRow, ReceiptRow, Transaction
 from controlplane.views import (
     JobView,
     LeaseView,
@@ -44,7 +44,7 @@ def job(desk: Desk, job_id: str, *, caller: Caller) -> JobView:
     with desk.store.read() as tx:
         row, _ = load(tx, job_id, scope=caller.scope)
         require(tx, caller, "job.read", tenant_id=row.state.tenant_id)
-        return replace(_job_view(tx, row, Turns(tx, desk.rules)), forks=_forks(tx, row))
+        return replace(job_view(tx, row, Turns(tx, desk.rules)), forks=_forks(tx, row))
 
 
 def _forks(tx: Transaction, row: JobRow) -> tuple[str, ...]:
@@ -76,9 +76,12 @@ def jobs(
     """Newest first; `before` is the last job of the page before."""
     with desk.store.read() as tx:
         require(tx, caller, "job.read", tenant_id=caller.scope.tenant_id or "")
-        found = tx.jobs.latest(scope=caller.scope, limit=limit, state=state, before=before)
+        mark = None if before is None else tx.jobs.get(before, scope=caller.scope)
+        after = None if mark is None else (mark.created_ms, mark.state.job_id)
+        wanted = JobFilter(states=frozenset() if state is None else frozenset({state}))
+        found, _ = tx.jobs.search(wanted, scope=caller.scope, limit=limit, after=after)
         turns = Turns(tx, desk.rules)
-        return [_job_view(tx, row, turns) for row in found]
+        return [job_view(tx, row, turns) for row in found]
 
 
 def trace(desk: Desk, job_id: str, *, caller: Caller, after: int, limit: int) -> list[TraceRecord]:
@@ -124,7 +127,7 @@ def _receipt_view(task_id: str, row: ReceiptRow) -> ReceiptView:
     )
 
 
-def _job_view(tx: Transaction, row: JobRow, turns: Turns) -> JobView:
+def job_view(tx: Transaction, row: JobRow, turns: Turns) -> JobView:
     lease = tx.leases.get(row.state.job_id)
     result = JobResult.model_validate_json(row.result) if row.result else None
     under_way_ms = min(tx.now_ms, lease.until_ms) - lease.granted_ms if lease else 0

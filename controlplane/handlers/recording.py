@@ -15,6 +15,7 @@ from controlplane.domain.ids import Fence
 from controlplane.domain.lease import guard
 from controlplane.errors import FenceStale, InvalidRequest
 from controlplane.handlers.apply import apply_job, load
+from controlplane.handlers.retrying import retried
 from controlplane.ports import Desk, JobRow, TaskRow, Transaction
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import (
@@ -28,6 +29,7 @@ from rlm_worker.contracts.trace import BrokenChain, check_link
 _STOPS = frozenset({"stop_observed", "stop_verified"})
 
 
+@retried
 def record(desk: Desk, request: RecordRequest) -> RecordAnswer:
     """Append records in one transaction: all of them, or none."""
     # Hashing is done before the write lock is taken: it needs nothing of the store.
@@ -41,7 +43,7 @@ def record(desk: Desk, request: RecordRequest) -> RecordAnswer:
         reject_late_write(desk, request.job_id, RejectLateWrite(fence=Fence(request.fence), what="record"))
         raise
     if stops:
-        desk.store.announce()
+        desk.store.announce(request.job_id)
     crash_here("record.after_commit")
     return answer
 
@@ -125,6 +127,7 @@ def _stop_command(event: dict[str, Any], *, fence: Fence, at_ms: int) -> JobComm
     return VerifyStop(fence=fence, at_ms=at_ms, survivors=tuple(event["survivors"]))
 
 
+@retried
 def reject_late_write(desk: Desk, job_id: str, command: RejectLateWrite) -> None:
     """Keep a stale write as evidence, apart from the transaction that refused it."""
     with desk.store.write() as tx:

@@ -26,9 +26,11 @@ from controlplane.domain.ids import JobId, StepId, TaskId, TenantId
 from controlplane.domain.job_state import JobState
 from controlplane.domain.queueing import MOST_PRIORITY
 from controlplane.domain.task import TaskState
+from controlplane.domain.terms import terms_of
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers.apply import apply_task
 from controlplane.handlers.permits import require
+from controlplane.handlers.retrying import retried
 from controlplane.ports import Desk, JobRow, TaskRow, Transaction
 from controlplane.schemas import checker
 from rlm_worker.contracts import JobSpec, digest
@@ -39,6 +41,7 @@ _AT_ONCE = Timing()
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
+@retried
 def submit(desk: Desk, request: JobRequest, *, caller: Caller) -> str:
     """Enter a job and return its id. The same `job_id` with the same request again changes nothing."""
     tenant_id = request.tenant_id or caller.scope.tenant_id or desk.rules.default_tenant
@@ -52,7 +55,7 @@ def submit(desk: Desk, request: JobRequest, *, caller: Caller) -> str:
             return _same(known, spec)
         timing = _timing(request, now_ms=tx.now_ms)
         enter(tx, desk, spec, adds_step=request.task_id is not None, timing=timing)
-    desk.store.announce()
+    desk.store.announce(spec.job_id)
     crash_here("submit.after_commit")
     return spec.job_id
 
@@ -170,7 +173,7 @@ def enter(
         created_ms=tx.now_ms,
         updated_ms=tx.now_ms,
     )
-    tx.jobs.add(entered, spec=spec.model_dump_json())
+    tx.jobs.add(entered, spec=spec.model_dump_json(), terms=terms_of(spec))
     return entered
 
 

@@ -1,4 +1,4 @@
-"""One job behind a gateway: in memory as the worker's tests use it, and the real one on SQLite."""
+"""One job behind a gateway: in memory as the worker's tests use it, and the real one on each store."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from rlm_worker.contracts.job import PlaybookDriver
 from rlm_worker.contracts.signature import fields_schema
 from tests.builders import a_spec
 from tests.memory_gateway import MemoryGateway
+from tests.servers import postgres_database
 
 
 @dataclass
@@ -38,7 +39,7 @@ class InMemory:
 
 
 @dataclass
-class OnSqlite:
+class InStore:
     app: App
     gateway: Gateway
     job_id: str
@@ -67,13 +68,14 @@ class OnSqlite:
         self.app.store.announce()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InMemory | OnSqlite]:
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InMemory | InStore]:
     if request.param == "memory":
         spec = a_spec()
         yield InMemory(MemoryGateway(spec), spec.job_id)
         return
-    app = open_app(Settings(home=tmp_path / "home"))
+    url = postgres_database() if request.param == "postgres" else None
+    app = open_app(Settings(home=tmp_path / "home", database_url=url))
     submitted = app.submit(
         JobRequest(
             task="What is in the evidence?",
@@ -83,5 +85,5 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InMemory | O
             sub_model="nobody",
         )
     )
-    yield OnSqlite(app, app.gateway(), submitted.job_id)
+    yield InStore(app, app.gateway(), submitted.job_id)
     app.close()

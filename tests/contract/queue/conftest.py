@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from controlplane.adapters.databases import Place
 from controlplane.adapters.sql_broker import SqlBroker
 from controlplane.adapters.sql_store import SqlStore
 from rlm_worker.wakeups import redis_broker
-from tests.servers import valkey_url
+from tests.servers import postgres_database, valkey_url
 
 
-def _on_sqlite(folder: Path) -> Callable[[], Any]:
-    path = folder / "custody.db"
-    SqlStore(path).close()
-    return lambda: SqlBroker(path, visibility_ms=60_000)
+def _on_table(place: Place) -> Callable[[], Any]:
+    SqlStore(place).close()
+    return lambda: SqlBroker(place, visibility_ms=60_000)
 
 
 def _on_redis(_folder: Path) -> Callable[[], Any]:
@@ -24,7 +24,11 @@ def _on_redis(_folder: Path) -> Callable[[], Any]:
     return lambda: redis_broker(url, namespace=namespace)
 
 
-OPENERS: dict[str, Callable[[Path], Callable[[], Any]]] = {"redis": _on_redis, "sqlite": _on_sqlite}
+OPENERS: dict[str, Callable[[Path], Callable[[], Any]]] = {
+    "redis": _on_redis,
+    "sqlite": lambda folder: _on_table(folder / "custody.db"),
+    "postgres": lambda _: _on_table(postgres_database()),
+}
 
 
 @pytest.fixture(params=sorted(OPENERS))

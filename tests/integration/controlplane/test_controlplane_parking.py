@@ -20,6 +20,7 @@ from rlm_worker.job import Parts
 from tests.integration.controlplane.hands import Hands, a_request, answered, asked
 from tests.scripted_model import Fault, ScriptedModel
 
+STORES = ("sqlite", "postgres")
 TENANT = "tenant:local"
 
 

@@ -18,6 +18,8 @@ from controlplane.watchdogs.loop import Loop
 from rlm_worker.contracts.gateway import AwaitOrdersRequest, LeaseLost
 from tests.integration.controlplane.hands import Hands, a_request
 
+STORES = ("sqlite", "postgres")
+
 
 def worker_that(done: threading.Semaphore, worked: list[str]):
     def make_run(app, worker_id):
@@ -56,7 +58,7 @@ def test_a_runtime_for_one_job_leaves_the_others_alone(app):
 
     assert app.job(mine.job_id).state == "succeeded"
     assert app.job(other.job_id).state == "queued"
-    with app.store._reader.begin() as connection:
+    with app.store.database.reader.begin() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(schema.queue_message)).scalar() == 0
 
 
@@ -135,7 +137,7 @@ def test_a_loop_outlives_its_failures_and_may_be_stopped_twice():
 
 @pytest.fixture
 def broker(app):
-    opened = SqlBroker(app.store.path, visibility_ms=60_000)
+    opened = SqlBroker(app.store.place, visibility_ms=60_000)
     yield opened
     opened.close()
 

@@ -21,6 +21,8 @@ from rlm_worker.contracts import Budget
 from rlm_worker.contracts.gateway import Claimed, NotClaimed
 from tests.integration.controlplane.hands import Hands, a_request
 
+STORES = ("sqlite", "postgres")
+
 
 class Wire:
     """A queue in a list."""

@@ -7,6 +7,8 @@ revision = "0004"
 down_revision = "0003"
 
 _LANE = sa.String(length=1000).with_variant(sa.String(length=1000, collation="C"), "postgresql")
+#: Counts itself. SQLite does that for its own kind of integer only.
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def upgrade() -> None:
@@ -44,13 +46,14 @@ def _jobs_and_workers() -> None:
     op.create_index(
         "job_of_tenant_in_state", "job", ["tenant_id", "state", "created_ms", "job_id"], unique=False
     )
+    op.add_column(
+        "checkpoint", sa.Column("is_terminal", sa.Boolean(), server_default=sa.false(), nullable=False)
+    )
     op.add_column("worker", sa.Column("host", sa.String(length=200), server_default="", nullable=False))
     op.add_column("worker", sa.Column("slots", sa.BigInteger(), server_default="0", nullable=False))
     op.add_column("worker", sa.Column("image", sa.String(length=200), server_default="", nullable=False))
     op.add_column("worker", sa.Column("facts", sa.Text(), server_default="{}", nullable=False))
-    op.add_column(
-        "worker", sa.Column("is_draining", sa.Boolean(), server_default=sa.text("0"), nullable=False)
-    )
+    op.add_column("worker", sa.Column("is_draining", sa.Boolean(), server_default=sa.false(), nullable=False))
 
     op.add_column("worker", sa.Column("gone_ms", sa.BigInteger(), nullable=True))
     op.create_table(
@@ -81,7 +84,7 @@ def _control() -> None:
     )
     op.create_table(
         "control_order",
-        sa.Column("order_id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("order_id", _NUMBER, autoincrement=True, nullable=False),
         sa.Column("scope_kind", sa.String(length=20), nullable=False),
         sa.Column("scope_id", sa.String(length=200), nullable=False),
         sa.Column("tenant_id", sa.String(length=200), nullable=False),
@@ -134,7 +137,7 @@ def _people() -> None:
     op.create_index("api_key_of_tenant", "api_key", ["tenant_id", "created_ms"], unique=False)
     op.create_table(
         "audit",
-        sa.Column("audit_id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("audit_id", _NUMBER, autoincrement=True, nullable=False),
         sa.Column("tenant_id", sa.String(length=200), nullable=False),
         sa.Column("principal", sa.String(length=200), nullable=False),
         sa.Column("action", sa.String(length=60), nullable=False),
@@ -165,7 +168,7 @@ def _people() -> None:
         "tenant",
         sa.Column("tenant_id", sa.String(length=200), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("is_suspended", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("is_suspended", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("max_jobs", sa.BigInteger(), nullable=True),
         sa.Column("weight", sa.BigInteger(), server_default="1", nullable=False),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
