@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from pydantic import JsonValue
 
 from controlplane import worker_parts
 from controlplane.adapters import processes, sqlite
+from controlplane.adapters.cold import ColdStorage
 from controlplane.adapters.evidence import EvidenceRoom
 from controlplane.adapters.ids import new_id
 from controlplane.adapters.private_files import make_folder
@@ -29,6 +31,7 @@ from controlplane.gateway import LocalGateway
 from controlplane.handlers import (
     asking,
     control,
+    cooling,
     forking,
     importing,
     parking,
@@ -192,6 +195,10 @@ class App:
     def _as(self, by: str) -> Caller:
         return replace(self.caller, name=by) if by else self.caller
 
+    def cool(self, *, older_than: timedelta) -> cooling.Cooled:
+        """Move old traces and events to cold storage; they come back by themselves when somebody reads them."""
+        return cooling.cool(self.desk, older_than=older_than, caller=self.caller)
+
     def gateway(self) -> LocalGateway:
         return LocalGateway(self.desk)
 
@@ -241,7 +248,12 @@ def open_app(settings: Settings) -> App:
             f"the home {str(settings.home)!r} cannot be made: {error.strerror}. Choose another with --home"
         ) from error
     room = EvidenceRoom(settings.home, convert=_converter(settings))
-    return App(settings, store=SqlStore(settings.database_url or settings.database), evidence=room)
+    return App(settings, store=_store(settings), evidence=room)
+
+
+def _store(settings: Settings) -> SqlStore:
+    cold = ColdStorage(settings.cold_url or settings.home / "cold")
+    return SqlStore(settings.database_url or settings.database, cold=cold)
 
 
 def _converter(settings: Settings) -> Convert | None:

@@ -24,6 +24,8 @@ class Settings(ModelChoices, EngineSettings):
     home: Path = Path(".custody")
     #: PostgreSQL database that several machines share, as postgresql://USER:PASSWORD@HOST:PORT/NAME; none: a file in the home.
     database_url: str | None = field(default=None, repr=False)
+    #: Where old traces go, as a URL that fsspec knows and every machine sees; none: the folder cold of the home.
+    cold_url: str | None = field(default=None, repr=False)
     tenant: str = "local"
     #: A worker that is silent this long has lost its job.
     lease_seconds: float = 15.0

@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from controlplane.domain.budget import NOTHING, Account, Amounts, Limits
 from controlplane.domain.identity import Scope
+from controlplane.domain.ids import Chain
 from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
 from controlplane.domain.queueing import ModelLimit
@@ -223,6 +224,49 @@ class Traces(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """Links of a chain that follow one another, as they are stored."""
+
+    chain: Chain
+    owner_id: str
+    first_seq: int
+    last_seq: int
+    content: bytes
+
+
+class Archive(Protocol):
+    """Which links of chains are in cold storage. Whoever reads a chain gets them from there without knowing."""
+
+    def due(self, chain: Chain, *, before_ms: int, limit: int) -> list[str]:
+        """Jobs or tasks that ended before a time and have links in the tables."""
+        ...
+
+    def segment(self, chain: Chain, owner_id: str, *, limit: int) -> Segment | None:
+        """The oldest links that are in the tables."""
+        ...
+
+    def move(self, segment: Segment, *, digest: str) -> None:
+        """Enter where links are, and take them out of the tables; VersionConflict when they are not all there any more."""
+        ...
+
+    def pieces(self, chain: Chain, owner_id: str) -> Sequence[str]:
+        """Digests of the pieces that hold links of a chain, oldest first."""
+        ...
+
+
+class Cold(Protocol):
+    """Content by its digest, for what is seldom read."""
+
+    def keep(self, content: bytes) -> str:
+        """Store durably; it has been read back when this returns its digest."""
+        ...
+
+    def read(self, digest: str) -> bytes:
+        """Tampered when it is not what it was."""
+        ...
+
+
 class Budgets(Protocol):
     def get(self, budget_id: str) -> Account: ...
 
@@ -263,6 +307,7 @@ class Transaction(Protocol):
     backlog: Backlog
     workers: Workers
     duties: Duties
+    archive: Archive
 
 
 class Watch(Protocol):
@@ -279,6 +324,8 @@ class Watch(Protocol):
 
 class Store(Protocol):
     """The truth."""
+
+    cold: Cold
 
     def write(self, durability: Durability = "full") -> AbstractContextManager[Transaction]: ...
 
