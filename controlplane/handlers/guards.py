@@ -16,6 +16,7 @@ class GuardedStore:
 
     def __init__(self, store: Store, *, before: Guard | None, after: Guard | None) -> None:
         self._store = store
+        self.cold = store.cold
         self._before = before
         self._after = after
 
