@@ -55,7 +55,9 @@ _THEMES: dict[str, dict[str, tuple[str, str, str]]] = {
     "Serve": {
         "up": ("serve", "up", "Serve this home over HTTP, with a worker, in one process."),
         "api": ("serve", "api", "Serve the HTTP API alone."),
-        "worker": ("resume", "worker", "Work on any ready job of this home."),
+        "watchdogs": ("serve", "watchdogs", "Send ready jobs to workers and look after them."),
+        "worker": ("worker", "worker", "Work on any ready job of this home, or of a server."),
+        "migrate": ("serve", "migrate", "Bring the database to the schema of this release."),
         "login": ("login", "login", "Keep a server and its key under a name, for --server NAME."),
         "logout": ("login", "logout", "Forget a server and its key."),
         "profiles": ("login", "list_profiles", "List the servers you have logged in to."),

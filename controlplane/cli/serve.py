@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 import click
 
+from controlplane.adapters.migrate import HEAD
 from controlplane.api.bodies_admin import KeyRequest
 from controlplane.api.server import serving
 from controlplane.bootstrap import App
@@ -12,7 +13,8 @@ from controlplane.cli.flags import home_flag
 from controlplane.cli.home import opened_home
 from controlplane.cli.inside import client_inside
 from controlplane.cli.watch import Presses
-from controlplane.runtime import EmbeddedRuntime
+from controlplane.config import without_password
+from controlplane.runtime import EmbeddedRuntime, WatchdogRuntime
 
 #: What `custody up` listens at when nothing is said.
 PORT = 8420
@@ -67,6 +69,46 @@ def api(*, host: str, port: int, first_key: bool, is_unsafe: bool, home: str | N
     """
     with opened_home(home, must_exist=False) as app:
         return _serve(app, nullcontext(), host=host, port=port, first_key=first_key, is_unsafe=is_unsafe)
+
+
+@click.command()
+@home_flag
+def watchdogs(*, home: str | None) -> int:
+    """Send ready jobs to the workers and look after leases, deadlines and orders, until Ctrl-C.
+
+    Several of them share the work without harm; 'custody up' and 'custody worker' have their own.
+    """
+    with opened_home(home, must_exist=False) as app, Presses() as presses:
+        running = WatchdogRuntime(app)
+        running.start()
+        try:
+            click.echo("custody watchdogs: on duty", err=True)
+            _report_problems(running, presses)
+        finally:
+            running.stop()
+    return Exit.ANSWERED
+
+
+def _report_problems(running: WatchdogRuntime, presses: Presses) -> None:
+    told = ""
+    while not presses.count:
+        if running.problem != told:
+            told = running.problem
+            click.echo(f"custody watchdogs: {told or 'on duty again'}", err=True)
+        presses.wait(_LOOK_SECONDS)
+
+
+@click.command()
+@home_flag
+def migrate(*, home: str | None) -> int:
+    """Bring the database to the schema of this release: a home's, or the one that database_url names.
+
+    Whatever opens a database does so too; this does it beforehand, and says that it is done.
+    """
+    with opened_home(home, must_exist=False) as app:
+        place = without_password(app.settings.database_url or str(app.settings.database))
+        click.echo(f"{place} is at schema {HEAD}")
+    return Exit.ANSWERED
 
 
 def _serve(
