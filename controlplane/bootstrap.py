@@ -32,11 +32,13 @@ from controlplane.handlers import (
     importing,
     parking,
     queries,
+    searching,
     submit,
     verify,
 )
+from controlplane.handlers.searching import Search
 from controlplane.ports import Desk, Rules
-from controlplane.views import JobView, QuestionView, ReceiptView, TaskView
+from controlplane.views import JobPage, JobView, QuestionView, ReceiptView, TaskView
 from rlm_worker.contracts import Budget, EvidenceRef, JobResult, JobSpec, TraceRecord
 
 if TYPE_CHECKING:
@@ -142,6 +144,10 @@ class App:
 
     def jobs(self, *, limit: int = 50, state: str | None = None, before: str | None = None) -> list[JobView]:
         return queries.jobs(self.desk, caller=self.caller, limit=limit, state=state, before=before)
+
+    def search(self, wanted: Search, *, limit: int = 50, cursor: str | None = None) -> JobPage:
+        """Jobs by what they are and say, page by page."""
+        return searching.search(self.desk, wanted, caller=self.caller, limit=limit, cursor=cursor)
 
     def is_abandoned(self, view: JobView) -> bool:
         """Whether the process that holds a job is provably gone."""

@@ -5,6 +5,7 @@ ControlPlaneError
 ├─ Rejected             the caller must change the request
 │  ├─ InvalidRequest    … its content
 │  │  ├─ KeyReused      … or the idempotency key, which names another request
+│  │  ├─ BadCursor      … the cursor, which no answer gave
 │  │  └─ TooLarge       … its size
 │  ├─ NotFound          … what it names
 │  ├─ Denied            … or obtain a permission
@@ -33,6 +34,10 @@ class InvalidRequest(Rejected):
 
 class KeyReused(InvalidRequest):
     """The idempotency key was used for another request."""
+
+
+class BadCursor(InvalidRequest):
+    """A cursor that no answer to this list gave."""
 
 
 class TooLarge(InvalidRequest):

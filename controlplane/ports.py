@@ -126,6 +126,22 @@ class Checkpoint:
     at_ms: int = 0
 
 
+#: Where a job stands in the order of all: when it was created, and its id.
+JobKey = tuple[int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFilter:
+    """Which jobs are looked for; every condition must hold."""
+
+    #: Any of these; none means any.
+    states: frozenset[str] = frozenset()
+    #: All of these. The first should be the one that the fewest jobs have.
+    terms: tuple[str, ...] = ()
+    since_ms: int | None = None
+    before_ms: int | None = None
+
+
 class Jobs(Protocol):
     """Whoever reads says whose rows they may see: no query can forget it."""
 
@@ -133,7 +149,9 @@ class Jobs(Protocol):
 
     def spec(self, job_id: str) -> str: ...
 
-    def add(self, row: JobRow, *, spec: str) -> None: ...
+    def add(self, row: JobRow, *, spec: str, terms: Sequence[str] = ()) -> None:
+        """Enter a job, and what it is found by."""
+        ...
 
     def save(self, row: JobRow) -> None: ...
 
@@ -143,7 +161,14 @@ class Jobs(Protocol):
 
     def with_prefix(self, prefix: str, *, scope: Scope, limit: int) -> list[str]: ...
 
-    def latest(self, *, scope: Scope, limit: int, state: str | None, before: str | None) -> list[JobRow]: ...
+    def search(
+        self, wanted: JobFilter, *, scope: Scope, limit: int, after: JobKey | None
+    ) -> tuple[list[JobRow], JobKey | None]:
+        """A page, newest first, of those after a place; and where the next page begins, when there is one.
+
+        It may be short: what must be looked at on the way is bounded.
+        """
+        ...
 
     def of_task(self, task_id: str) -> list[str]: ...
 

@@ -88,6 +88,14 @@ class JobView:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobPage:
+    """A page of jobs, and what gives the next one."""
+
+    items: tuple[JobView, ...]
+    next: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class QuestionView:
     """What a job wants to know of a person."""
 

@@ -1,7 +1,7 @@
 """Rows of jobs. Dumb on purpose: what may be written is decided before it comes here."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -9,16 +9,18 @@ import sqlalchemy as sa
 
 from controlplane.adapters import schema, words
 from controlplane.adapters.driver_sql import DriverSql, Row
+from controlplane.adapters.sql_search import search
 from controlplane.domain.budget import Account, Amounts, Limits
 from controlplane.domain.identity import Scope
 from controlplane.domain.job_state import JobState, Parked, Stop
-from controlplane.ports import JobRow
+from controlplane.ports import JobFilter, JobKey, JobRow
 
 Columns = sa.RowMapping | Mapping[str, Any]
 _JOB = schema.job
 _SPEC = schema.job_spec
 _THE_JOB = sa.update(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
 _GET_SPEC = DriverSql(sa.select(_SPEC.c.spec).where(_SPEC.c.job_id == sa.bindparam("wanted")))
+_ADD_TERMS = DriverSql(sa.insert(schema.job_term), ("tenant_id", "term", "created_ms", "job_id"))
 _ADD_SPEC = DriverSql(sa.insert(_SPEC), ("job_id", "spec"))
 _FIND_JOB = sa.select(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
 #: By whether the row is read to decide about it. Foreign keys to a row that is locked so may still be entered.
@@ -205,10 +207,13 @@ class SqlJobs:
         assert found is not None
         return str(found[0])
 
-    def add(self, row: JobRow, *, spec: str) -> None:
+    def add(self, row: JobRow, *, spec: str, terms: Sequence[str] = ()) -> None:
         columns = {**_to_columns(row), "dispatched_ms": 0}
         _ADD_JOB.many(self._connection, [tuple(columns[name] for name in _COLUMNS)])
         _ADD_SPEC.many(self._connection, [(row.state.job_id, spec)])
+        if terms:
+            place = row.created_ms, row.state.job_id
+            _ADD_TERMS.many(self._connection, [(row.state.tenant_id, term, *place) for term in terms])
 
     def save(self, row: JobRow) -> None:
         _SAVE_JOB.one(self._connection, {**_to_columns(row), "wanted": row.state.job_id})
@@ -228,17 +233,11 @@ class SqlJobs:
         query = sa.select(_JOB.c.job_id).where(_JOB.c.job_id.startswith(prefix, autoescape=True)).limit(limit)
         return list(self._connection.execute(_within(query, scope)).scalars())
 
-    def latest(self, *, scope: Scope, limit: int, state: str | None, before: str | None) -> list[JobRow]:
-        query = _within(sa.select(_JOB), scope)
-        query = query.order_by(_JOB.c.created_ms.desc(), _JOB.c.job_id.desc()).limit(limit)
-        if state is not None:
-            query = query.where(_JOB.c.state == state)
-        if before is not None:
-            mark = sa.select(_JOB.c.created_ms).where(_JOB.c.job_id == before).scalar_subquery()
-            query = query.where(
-                sa.tuple_(_JOB.c.created_ms, _JOB.c.job_id) < sa.tuple_(mark, sa.literal(before))
-            )
-        return [_to_row(found) for found in self._connection.execute(query).mappings()]
+    def search(
+        self, wanted: JobFilter, *, scope: Scope, limit: int, after: JobKey | None
+    ) -> tuple[list[JobRow], JobKey | None]:
+        hits = search(self._connection, wanted, scope=scope, limit=limit, after=after)
+        return [_to_row(found) for found in hits.rows], hits.after
 
     def of_task(self, task_id: str) -> list[str]:
         query = (

@@ -26,7 +26,7 @@ MOST = 2**53 - 1
 Whole = Annotated[int, Field(ge=0, le=MOST)]
 #: Deeper values are nobody's parameters.
 _DEEPEST = 100
-Label = Annotated[str, Field(max_length=200)]
+Label = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
 
 Item = TypeVar("Item")
 
@@ -341,19 +341,25 @@ class TaskBody(TaskItem):
     receipts: tuple[ReceiptBody, ...] = ()
 
 
+#: A label that a job has, as NAME=VALUE.
+LabelPair = Annotated[str, Field(max_length=401, pattern=r"^[^=\x00]+=[^\x00]*$")]
+#: Words of what is asked, whole and in any order.
+Words = Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00]*$")]
+
+
 class JobFilter(Request):
     """Which jobs: those that fit everything that is said."""
 
-    state: JobStateName | None = None
+    #: Any of these.
+    states: Annotated[tuple[JobStateName, ...], Field(max_length=20)] = ()
     task_id: Id | None = None
-    #: Labels that a job has, as NAME=VALUE.
-    label: Annotated[
-        tuple[Annotated[str, Field(max_length=401, pattern=r"^[^=]+=")], ...], Field(max_length=10)
-    ] = ()
-    #: Words of its task and of its labels.
-    words: Annotated[str, Field(max_length=1_000)] = ""
-    created_before: AwareDatetime | None = None
+    #: All of these.
+    labels: Annotated[tuple[LabelPair, ...], Field(max_length=10)] = ()
+    #: Who writes the cells or answers predict().
+    model: Label | None = None
+    words: Words = ""
     created_after: AwareDatetime | None = None
+    created_before: AwareDatetime | None = None
 
 
 class BulkRequest(Request):

@@ -9,7 +9,7 @@ from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers import asking
 from controlplane.handlers.apply import load, spec_of, usage_of
 from controlplane.handlers.permits import require
-from controlplane.ports import Desk, JobRow, ReceiptRow, TaskRow, Transaction
+from controlplane.ports import Desk, JobFilter, JobRow, ReceiptRow, TaskRow, Transaction
 from controlplane.views import JobView, LeaseView, QuestionView, ReceiptView, StopView, TaskView
 from rlm_worker.contracts import JobResult, TraceRecord
 from rlm_worker.contracts.limits import ParkReason
@@ -32,7 +32,7 @@ def job(desk: Desk, job_id: str, *, caller: Caller) -> JobView:
     with desk.store.read() as tx:
         row, _ = load(tx, job_id, scope=caller.scope)
         require(tx, caller, "job.read", tenant_id=row.state.tenant_id, job_id=job_id)
-        return replace(_job_view(tx, row), forks=_forks(tx, row))
+        return replace(job_view(tx, row), forks=_forks(tx, row))
 
 
 def _forks(tx: Transaction, row: JobRow) -> tuple[str, ...]:
@@ -64,8 +64,11 @@ def jobs(
     """Newest first; `before` is the last job of the page before."""
     with desk.store.read() as tx:
         require(tx, caller, "job.read", tenant_id=caller.scope.tenant_id or "")
-        found = tx.jobs.latest(scope=caller.scope, limit=limit, state=state, before=before)
-        return [_job_view(tx, row) for row in found]
+        mark = None if before is None else tx.jobs.get(before, scope=caller.scope)
+        after = None if mark is None else (mark.created_ms, mark.state.job_id)
+        wanted = JobFilter(states=frozenset() if state is None else frozenset({state}))
+        found, _ = tx.jobs.search(wanted, scope=caller.scope, limit=limit, after=after)
+        return [job_view(tx, row) for row in found]
 
 
 def trace(desk: Desk, job_id: str, *, caller: Caller, after: int, limit: int) -> list[TraceRecord]:
@@ -128,7 +131,7 @@ def _receipt_view(task_id: str, row: ReceiptRow) -> ReceiptView:
     )
 
 
-def _job_view(tx: Transaction, row: JobRow) -> JobView:
+def job_view(tx: Transaction, row: JobRow) -> JobView:
     lease = tx.leases.get(row.state.job_id)
     result = JobResult.model_validate_json(row.result) if row.result else None
     under_way_ms = min(tx.now_ms, lease.until_ms) - lease.granted_ms if lease else 0

@@ -22,6 +22,7 @@ from controlplane.domain.identity import EVERY_TENANT, Caller
 from controlplane.domain.ids import JobId, StepId, TaskId, TenantId
 from controlplane.domain.job_state import JobState
 from controlplane.domain.task import TaskState
+from controlplane.domain.terms import terms_of
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers.apply import apply_task
 from controlplane.handlers.permits import require
@@ -130,7 +131,7 @@ def enter(
         created_ms=tx.now_ms,
         updated_ms=tx.now_ms,
     )
-    tx.jobs.add(entered, spec=spec.model_dump_json())
+    tx.jobs.add(entered, spec=spec.model_dump_json(), terms=terms_of(spec))
     if is_ready:
         tx.outbox.add(spec.job_id, generation=entered.state.generation)
     return entered

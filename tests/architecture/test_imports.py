@@ -42,6 +42,7 @@ MAY_IMPORT = {
     ),
     "controlplane.watchdogs": (
         "controlplane.watchdogs",
+        "controlplane.domain.identity",
         "controlplane.handlers",
         "controlplane.ports",
         "controlplane.errors",

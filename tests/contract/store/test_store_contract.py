@@ -14,7 +14,7 @@ from controlplane.domain.lease import Lease
 from controlplane.domain.receipts import link as receipt_link
 from controlplane.domain.task import Step, TaskState
 from controlplane.errors import VersionConflict
-from controlplane.ports import Checkpoint, JobRow, LedgerEntry, ReceiptRow, TaskRow
+from controlplane.ports import Checkpoint, JobFilter, JobRow, LedgerEntry, ReceiptRow, TaskRow
 from rlm_worker.contracts.trace import GENESIS, NoProgress, link
 
 
@@ -189,7 +189,7 @@ def test_text_of_people_comes_back_whatever_it_holds(with_job):
     with with_job.read() as tx:
         row = tx.jobs.get("j", scope=EVERY_TENANT)
         assert (row.refusal, row.state.reason) == (STRANGE, STRANGE)
-        assert tx.jobs.latest(scope=EVERY_TENANT, limit=1, state=None, before=None) == [row]
+        assert tx.jobs.search(JobFilter(), scope=EVERY_TENANT, limit=1, after=None) == ([row], None)
     with with_job.watch() as watch:
         orders, _ = watch.read("j", steer_seen=0)
         assert (orders.reason, orders.steers[0].text) == (STRANGE, STRANGE)

@@ -95,8 +95,8 @@ def test_folding_all_events_gives_the_job_and_the_newest_checkpoint(app, hands):
     assert task is not None
     assert kept is not None
     assert replayed(events, view.job_id) == row.state
-    assert kept[0] == events[-1].seq
-    assert kept[1]["status"] == task.state.status == "completed"
+    assert kept.seq == events[-1].seq
+    assert kept.state["status"] == task.state.status == "completed"
 
 
 def test_a_job_is_claimed_once(app, hands):
