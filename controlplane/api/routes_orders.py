@@ -136,7 +136,7 @@ async def answer_job(
     return await call.write(act, job_id=job_id)
 
 
-@routes.post("/jobs:bulk", operation_id="order_jobs", **answers(200, BulkAnswer))
+@routes.post("/jobs:bulk", operation_id="order_jobs", **answers(200, BulkAnswer, more=(412,)))
 async def order_jobs(call: Called, body: BulkRequest, key: Key = None) -> Response:
     """Give one order to many jobs, by their ids or by a filter. Look with `dry_run` first: a filter wants the number it fits."""
     _ = key

@@ -21,14 +21,14 @@ class GuardedStore:
 
     @contextmanager
     def write(self, durability: Durability = "full") -> Iterator[Transaction]:
-        before, self._before = self._before, None
-        after, self._after = self._after, None
         with self._store.write(durability) as tx:
-            if before is not None:
-                before(tx)
+            if self._before is not None:
+                self._before(tx)
             yield tx
-            if after is not None:
-                after(tx)
+            if self._after is not None:
+                self._after(tx)
+        # Only what was committed counts: a write that is tried again is looked at again.
+        self._before = self._after = None
 
     def read(self) -> AbstractContextManager[Transaction]:
         return self._store.read()
