@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from pydantic import JsonValue
 
 from controlplane import worker_parts
 from controlplane.adapters import processes, sqlite
+from controlplane.adapters.cold import ColdStorage
 from controlplane.adapters.evidence import EvidenceRoom
 from controlplane.adapters.ids import new_id
 from controlplane.adapters.private_files import make_folder
@@ -22,12 +24,14 @@ from controlplane.adapters.sql_store import SqlStore
 from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.domain.identity import Caller, owner
+from controlplane.domain.queueing import parse_model_limits
 from controlplane.engine_settings import model_variables
 from controlplane.errors import InvalidRequest
 from controlplane.gateway import LocalGateway
 from controlplane.handlers import (
     asking,
     control,
+    cooling,
     forking,
     importing,
     parking,
@@ -35,10 +39,11 @@ from controlplane.handlers import (
     searching,
     submit,
     verify,
+    workers,
 )
 from controlplane.handlers.searching import Search
 from controlplane.ports import Desk, Rules
-from controlplane.views import JobPage, JobView, QuestionView, ReceiptView, TaskView
+from controlplane.views import JobPage, JobView, QuestionView, ReceiptView, TaskView, WorkerView
 from rlm_worker.contracts import Budget, EvidenceRef, JobResult, JobSpec, TraceRecord
 
 if TYPE_CHECKING:
@@ -162,6 +167,22 @@ class App:
     def receipts(self, task_id: str) -> tuple[ReceiptView, ...]:
         return self.task(task_id).receipts
 
+    def workers(self, *, limit: int = 200) -> list[WorkerView]:
+        """Who works, and who did lately."""
+        return workers.workers(self.desk, caller=self.caller, limit=limit)
+
+    def drain_worker(self, worker_id: str, *, undo: bool = False) -> None:
+        """Have a worker take nothing new; what it works on goes on."""
+        workers.drain(self.desk, worker_id, caller=self.caller, undo=undo)
+
+    def queue_problem(self) -> str:
+        """What is wrong with the queue, for whoever asks whether this installation is ready; empty: nothing is."""
+        if not self.settings.redis_url:
+            return ""
+        from rlm_worker.wakeups import problem_of  # noqa: PLC0415
+
+        return problem_of(self.settings.redis_url)
+
     def verify_trace(self, job_id: str) -> int:
         return verify.verify_trace(self.desk, self._whole(job_id), caller=self.caller)
 
@@ -173,6 +194,10 @@ class App:
 
     def _as(self, by: str) -> Caller:
         return replace(self.caller, name=by) if by else self.caller
+
+    def cool(self, *, older_than: timedelta) -> cooling.Cooled:
+        """Move old traces and events to cold storage; they come back by themselves when somebody reads them."""
+        return cooling.cool(self.desk, older_than=older_than, caller=self.caller)
 
     def gateway(self) -> LocalGateway:
         return LocalGateway(self.desk)
@@ -198,12 +223,19 @@ def model_settings(settings: Settings) -> "ModelSettings":
 
 
 def _rules(settings: Settings) -> Rules:
+    if settings.drain not in ("hand_back", "finish"):
+        raise InvalidRequest(f"the setting drain is 'hand_back' or 'finish', not {settings.drain!r}")
+    try:
+        model_limits = parse_model_limits(settings.model_limits)
+    except ValueError as error:
+        raise InvalidRequest(f"the setting model_limits: {error}") from error
     return Rules(
         lease_ttl_ms=int(settings.lease_seconds * 1000),
         max_attempts=settings.max_attempts,
         tenant_concurrency=settings.tenant_concurrency,
         default_tenant=settings.tenant,
         resend_after_ms=int(settings.resend_seconds * 1000),
+        model_limits=model_limits,
     )
 
 
@@ -216,7 +248,12 @@ def open_app(settings: Settings) -> App:
             f"the home {str(settings.home)!r} cannot be made: {error.strerror}. Choose another with --home"
         ) from error
     room = EvidenceRoom(settings.home, convert=_converter(settings))
-    return App(settings, store=SqlStore(settings.database_url or settings.database), evidence=room)
+    return App(settings, store=_store(settings), evidence=room)
+
+
+def _store(settings: Settings) -> SqlStore:
+    cold = ColdStorage(settings.cold_url or settings.home / "cold")
+    return SqlStore(settings.database_url or settings.database, cold=cold)
 
 
 def _converter(settings: Settings) -> Convert | None:

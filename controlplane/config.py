@@ -24,6 +24,8 @@ class Settings(ModelChoices, EngineSettings):
     home: Path = Path(".custody")
     #: PostgreSQL database that several machines share, as postgresql://USER:PASSWORD@HOST:PORT/NAME; none: a file in the home.
     database_url: str | None = field(default=None, repr=False)
+    #: Where old traces go, as a URL that fsspec knows and every machine sees; none: the folder cold of the home.
+    cold_url: str | None = field(default=None, repr=False)
     tenant: str = "local"
     #: A worker that is silent this long has lost its job.
     lease_seconds: float = 15.0
@@ -37,6 +39,16 @@ class Settings(ModelChoices, EngineSettings):
     resend_seconds: float = 5.0
     #: Time a stopping process gives its jobs to let go.
     drain_seconds: float = 10.0
+    #: What a stopping process does with its jobs: hand_back lets others go on at once, finish waits drain_seconds for them.
+    drain: str = "hand_back"
+    #: Name of the image or release that a worker runs; kill switches look for it.
+    worker_image: str = ""
+    #: Redis or Valkey that carries wake-ups; none means a table beside the database.
+    redis_url: str | None = None
+    #: Begins the names of all keys there.
+    redis_namespace: str = "custody"
+    #: Jobs at work at once that ask a model of this name: "openai:*=8, anthropic:claude-opus=2".
+    model_limits: str = ""
     model: str | None = None
     sub_model: str | None = None
     #: Longest time of one cell.
@@ -45,8 +57,6 @@ class Settings(ModelChoices, EngineSettings):
     sandbox: str = "namespaces"
     #: What cells may say: open or strict.
     language: str | None = None
-    #: Redis or Valkey that carries wake-ups; none means a table beside the database.
-    redis_url: str | None = None
     #: Models by their address, separated by spaces, that callers of the API may name.
     api_models: str | None = None
     #: Bytes of one request's body; a piece of an upload may have more.

@@ -8,12 +8,15 @@ from typing import Any, Literal, Protocol
 from pydantic import JsonValue
 
 from controlplane.domain.budget import NOTHING, Account, Amounts, Limits
-from controlplane.domain.identity import Role, Scope
+from controlplane.domain.identity import Scope
+from controlplane.domain.ids import Chain
 from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
+from controlplane.domain.queueing import ModelLimit
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
 from controlplane.ports_access import AccessRows
+from controlplane.ports_queue import Backlog, Duties, Workers
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
 from rlm_worker.contracts.trace import GENESIS
@@ -60,15 +63,6 @@ class TaskRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wake:
-    """A wake-up that waits to be sent."""
-
-    outbox_id: int
-    job_id: str
-    generation: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Orders:
     """What a worker must know between two writes."""
 
@@ -90,28 +84,6 @@ class LedgerEntry:
 class ReceiptRow:
     receipt_id: str
     link: Link
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeyRow:
-    """A key of the API: whose it is and what it may do. Its secret is not here."""
-
-    key_id: str
-    #: Empty: of no tenant, for those who look after all of them.
-    tenant_id: str
-    principal: str
-    roles: frozenset[Role]
-    secret_hash: str
-    note: str = ""
-    created_ms: int
-    created_by: str
-    expires_ms: int | None = None
-    revoked_ms: int | None = None
-    revoked_by: str = ""
-    used_ms: int | None = None
-
-    def is_valid(self, now_ms: int) -> bool:
-        return self.revoked_ms is None and (self.expires_ms is None or now_ms < self.expires_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,14 +144,6 @@ class Jobs(Protocol):
 
     def of_task(self, task_id: str) -> list[str]: ...
 
-    def undispatched(
-        self, *, older_than_ms: int, jobs: frozenset[str] | None, limit: int
-    ) -> list[tuple[str, int]]:
-        """Ready jobs and their generations that were not sent since; with `jobs`, only those."""
-        ...
-
-    def mark_dispatched(self, job_id: str) -> None: ...
-
     def waited_enough(self, *, jobs: frozenset[str] | None, limit: int) -> list[str]:
         """Parked jobs whose time has come; with `jobs`, only those."""
         ...
@@ -213,8 +177,6 @@ class Leases(Protocol):
     def spent_ms(self, job_id: str) -> int:
         """Lease time of the attempts that are over."""
         ...
-
-    def seen(self, worker_id: str) -> None: ...
 
 
 class History(Protocol):
@@ -263,6 +225,49 @@ class Traces(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """Links of a chain that follow one another, as they are stored."""
+
+    chain: Chain
+    owner_id: str
+    first_seq: int
+    last_seq: int
+    content: bytes
+
+
+class Archive(Protocol):
+    """Which links of chains are in cold storage. Whoever reads a chain gets them from there without knowing."""
+
+    def due(self, chain: Chain, *, before_ms: int, limit: int) -> list[str]:
+        """Jobs or tasks that ended before a time and have links in the tables."""
+        ...
+
+    def segment(self, chain: Chain, owner_id: str, *, limit: int) -> Segment | None:
+        """The oldest links that are in the tables."""
+        ...
+
+    def move(self, segment: Segment, *, digest: str) -> None:
+        """Enter where links are, and take them out of the tables; VersionConflict when they are not all there any more."""
+        ...
+
+    def pieces(self, chain: Chain, owner_id: str) -> Sequence[str]:
+        """Digests of the pieces that hold links of a chain, oldest first."""
+        ...
+
+
+class Cold(Protocol):
+    """Content by its digest, for what is seldom read."""
+
+    def keep(self, content: bytes) -> str:
+        """Store durably; it has been read back when this returns its digest."""
+        ...
+
+    def read(self, digest: str) -> bytes:
+        """Tampered when it is not what it was."""
+        ...
+
+
 class Budgets(Protocol):
     def get(self, budget_id: str) -> Account: ...
 
@@ -273,16 +278,6 @@ class Budgets(Protocol):
     def enter(self, entry: LedgerEntry) -> None: ...
 
     def entries(self, budget_id: str) -> list[LedgerEntry]: ...
-
-
-class Outbox(Protocol):
-    def add(self, job_id: str, *, generation: int) -> None: ...
-
-    def due(self, *, jobs: frozenset[str] | None, limit: int) -> list[Wake]:
-        """Wake-ups to send, oldest first; with `jobs`, only theirs."""
-        ...
-
-    def mark_sent(self, outbox_ids: Sequence[int]) -> None: ...
 
 
 class Steers(Protocol):
@@ -297,22 +292,6 @@ class Answers(Protocol):
     def of(self, job_id: str) -> tuple[PersonAnswer, ...]: ...
 
 
-class Keys(Protocol):
-    def add(self, row: KeyRow) -> None: ...
-
-    def get(self, key_id: str) -> KeyRow | None: ...
-
-    def page(self, *, scope: Scope, after: str, limit: int) -> list[KeyRow]: ...
-
-    def any_valid(self) -> bool:
-        """Whether anybody could come with a key."""
-        ...
-
-    def revoke(self, key_id: str, *, by: str) -> None: ...
-
-    def mark_used(self, key_id: str) -> None: ...
-
-
 class Transaction(AccessRows, Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
@@ -324,10 +303,12 @@ class Transaction(AccessRows, Protocol):
     history: History
     traces: Traces
     budgets: Budgets
-    outbox: Outbox
     steers: Steers
     answers: Answers
-    keys: Keys
+    backlog: Backlog
+    workers: Workers
+    duties: Duties
+    archive: Archive
 
 
 class Watch(Protocol):
@@ -344,6 +325,8 @@ class Watch(Protocol):
 
 class Store(Protocol):
     """The truth."""
+
+    cold: Cold
 
     def write(self, durability: Durability = "full") -> AbstractContextManager[Transaction]: ...
 
@@ -367,6 +350,10 @@ class Rules:
     tenant_concurrency: int | None = None
     default_tenant: str = "local"
     resend_after_ms: int = 5_000
+    #: Jobs at work at once that ask certain models.
+    model_limits: tuple[ModelLimit, ...] = ()
+    #: A worker that was not seen for so long does not count.
+    worker_silent_ms: int = 30_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ from typing import Literal
 from rlm_worker.contracts.base import JsonObject
 from rlm_worker.contracts.gateway import Desired
 from rlm_worker.contracts.job import JobSpec
-from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import JobResult, Usage
 
 JobStateName = Literal[
@@ -23,6 +22,8 @@ JobStateName = Literal[
     "stopped",
     "quarantined",
 ]
+#: What a parked job waits for, in one word.
+WaitReason = Literal["rate_limited", "asked", "scheduled"]
 TERMINAL: frozenset[JobStateName] = frozenset({"succeeded", "partial", "failed", "stopped", "quarantined"})
 
 
@@ -78,9 +79,12 @@ class JobView:
     #: Jobs that share this one's past; told where one job is looked at.
     forks: tuple[str, ...] = ()
     #: What a parked job waits for, in one word.
-    parked_for: ParkReason | None = None
+    parked_for: WaitReason | None = None
     #: When a parked job becomes ready by itself.
     not_before: datetime | None = None
+    priority: int = 0
+    #: When it must have ended.
+    deadline: datetime | None = None
 
     @property
     def is_terminal(self) -> bool:
@@ -106,6 +110,23 @@ class QuestionView:
     asked_at: datetime
     until: datetime | None = None
     is_answered: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerView:
+    """A process that works on jobs."""
+
+    worker_id: str
+    host: str
+    #: Jobs of the common queue that it works on at once.
+    slots: int
+    image: str
+    facts: JsonObject
+    #: `silent`: it was not seen for a while and does not count.
+    state: Literal["working", "draining", "silent", "gone"]
+    is_draining: bool
+    first_seen_at: datetime
+    last_seen_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import dramatiq
-
 import sandbox
 from rlm_worker.contracts.gateway import (
-    JOBS_QUEUE,
-    RUN_JOB,
     Claimed,
     ClaimRequest,
     GatewayRefused,
@@ -84,14 +80,3 @@ def _hand_over(loop: asyncio.AbstractEventLoop, listener: Callable[[Any], None],
     except RuntimeError:
         # The loop is closed: the attempt has ended and nobody listens any more.
         log.debug("order_after_end")
-
-
-def declare(
-    broker: dramatiq.Broker, *, run: Callable[[str, int], None], queue_name: str = JOBS_QUEUE
-) -> "dramatiq.Actor[[str, int], None]":
-    """Declare the one actor. The queue's own retries and limits stay off: leases own both."""
-
-    def run_job(job_id: str, generation: int) -> None:
-        run(job_id, generation)
-
-    return dramatiq.actor(broker=broker, queue_name=queue_name, actor_name=RUN_JOB)(run_job)

@@ -1,5 +1,7 @@
 """Tables of the store: the same on every database. Times are integer milliseconds, JSON is text, no triggers, no defaults in SQL."""
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from controlplane.adapters.words import Words
@@ -9,6 +11,14 @@ _ID = sa.String(200)
 #: Counts itself. SQLite does that for its own kind of integer only.
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _HASH = sa.String(64)
+
+
+#: Sorts by bytes everywhere, so that one look after another finds every lane.
+LANE = sa.String(1000).with_variant(sa.String(1000, collation="C"), "postgresql")
+
+
+def _partial_index(name: str, *columns: sa.Column[Any], where: sa.ColumnElement[bool]) -> sa.Index:
+    return sa.Index(name, *columns, sqlite_where=where, postgresql_where=where)
 
 
 def _amounts(prefix: str) -> list[sa.Column[int]]:
@@ -65,6 +75,10 @@ job = sa.Table(
     #: Who writes the cells, and who answers predict(): limits and kill switches of a model look for these.
     sa.Column("model", _ID, nullable=False, server_default=""),
     sa.Column("sub_model", _ID, nullable=False, server_default=""),
+    #: W3C trace context of whoever submitted it.
+    sa.Column("traceparent", sa.String(60), nullable=False, server_default=""),
+    #: Set while the job is ready and was not sent: what it is chosen by.
+    sa.Column("lane", LANE),
     sa.Column("refusal", Words, nullable=False),
     sa.Column("trace_events", sa.BigInteger, nullable=False),
     sa.Column("trace_head", _HASH, nullable=False),
@@ -77,6 +91,9 @@ job = sa.Table(
 )
 sa.Index("job_by_state", job.c.state, job.c.dispatched_ms)
 sa.Index("job_by_task", job.c.task_id)
+_partial_index("job_ready", job.c.lane, job.c.created_ms, job.c.job_id, where=job.c.lane.is_not(None))
+_partial_index("job_by_wait", job.c.state, job.c.not_before_ms, where=job.c.not_before_ms.is_not(None))
+_partial_index("job_by_deadline", job.c.state, job.c.deadline_ms, where=job.c.deadline_ms.is_not(None))
 sa.Index("job_by_age", job.c.created_ms, job.c.job_id)
 sa.Index("job_of_tenant", job.c.tenant_id, job.c.created_ms, job.c.job_id)
 sa.Index("job_of_tenant_in_state", job.c.tenant_id, job.c.state, job.c.created_ms, job.c.job_id)
@@ -141,6 +158,18 @@ worker = sa.Table(
     #: What it said about itself, as JSON.
     sa.Column("facts", sa.Text, nullable=False, server_default="{}"),
     sa.Column("is_draining", sa.Boolean, nullable=False, server_default=sa.false()),
+    #: When it was found to be gone, or said goodbye.
+    sa.Column("gone_ms", sa.BigInteger),
+)
+
+#: What only one process at a time does; it lasts until it is not renewed in time.
+duty = sa.Table(
+    "duty",
+    metadata,
+    sa.Column("name", _ID, primary_key=True),
+    sa.Column("holder", sa.String(400), nullable=False),
+    sa.Column("until_ms", sa.BigInteger, nullable=False),
+    sa.Column("fence", sa.BigInteger, nullable=False),
 )
 
 
@@ -218,15 +247,6 @@ ledger = sa.Table(
     sa.Column("at_ms", sa.BigInteger, nullable=False),
 )
 sa.Index("ledger_by_budget", ledger.c.budget_id)
-
-outbox = sa.Table(
-    "outbox",
-    metadata,
-    sa.Column("outbox_id", _NUMBER, primary_key=True, autoincrement=True),
-    sa.Column("job_id", _ID, nullable=False),
-    sa.Column("generation", sa.BigInteger, nullable=False),
-    sa.Column("at_ms", sa.BigInteger, nullable=False),
-)
 
 #: Orders to a running job that are not stops; a steer is the only kind so far.
 command = sa.Table(

@@ -1,7 +1,7 @@
-"""Rows of tenant budgets, their ledger, the outbox and steers."""
+"""Rows of tenant budgets, their ledger, steers and answers."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,10 +11,10 @@ from controlplane.adapters import schema
 from controlplane.adapters.driver_sql import DriverSql
 from controlplane.adapters.words import plain
 from controlplane.domain.budget import Account, Amounts, Limits
-from controlplane.ports import LedgerEntry, Wake
+from controlplane.ports import LedgerEntry
 from rlm_worker.contracts.gateway import PersonAnswer, Steer
 
-_BUDGET, _LEDGER, _OUTBOX, _COMMAND = schema.budget, schema.ledger, schema.outbox, schema.command
+_BUDGET, _LEDGER, _COMMAND = schema.budget, schema.ledger, schema.command
 _FIND_BUDGET = sa.select(_BUDGET).where(_BUDGET.c.budget_id == sa.bindparam("wanted"))
 #: By whether the row is read to decide about it.
 _GET_BUDGET = {False: DriverSql(_FIND_BUDGET), True: DriverSql(_FIND_BUDGET.with_for_update(key_share=True))}
@@ -27,7 +27,6 @@ _SAVE_BUDGET = DriverSql(
 )
 _LEDGER_COLUMNS = _LEDGER.c.keys()
 _ENTER = DriverSql(sa.insert(_LEDGER), [name for name in _LEDGER_COLUMNS if name != "entry_id"])
-_ADD_WAKE = DriverSql(sa.insert(_OUTBOX), ("job_id", "generation", "at_ms"))
 _OF_JOB = (
     sa.select(_COMMAND).where(_COMMAND.c.job_id == sa.bindparam("wanted")).order_by(_COMMAND.c.command_id)
 )
@@ -96,27 +95,6 @@ class SqlBudgets:
             )
             for found in self._connection.execute(query).mappings()
         ]
-
-
-class SqlOutbox:
-    def __init__(self, connection: sa.Connection, *, now_ms: int) -> None:
-        self._connection = connection
-        self._now_ms = now_ms
-
-    def add(self, job_id: str, *, generation: int) -> None:
-        _ADD_WAKE.many(self._connection, [(job_id, generation, self._now_ms)])
-
-    def due(self, *, jobs: frozenset[str] | None, limit: int) -> list[Wake]:
-        query = sa.select(_OUTBOX).order_by(_OUTBOX.c.outbox_id).limit(limit)
-        if jobs is not None:
-            query = query.where(_OUTBOX.c.job_id.in_(jobs))
-        return [
-            Wake(outbox_id=found["outbox_id"], job_id=found["job_id"], generation=found["generation"])
-            for found in self._connection.execute(query).mappings()
-        ]
-
-    def mark_sent(self, outbox_ids: Sequence[int]) -> None:
-        self._connection.execute(sa.delete(_OUTBOX).where(_OUTBOX.c.outbox_id.in_(outbox_ids)))
 
 
 def steers_after(connection: sa.Connection, job_id: str, *, seen: int) -> tuple[Steer, ...]:

@@ -1,5 +1,7 @@
 """A dramatiq broker on a table: wake-ups without any service. A message may be lost or doubled; nothing depends on it."""
 
+import itertools
+import secrets
 import threading
 import time
 from collections.abc import Iterable
@@ -14,7 +16,6 @@ from dramatiq.middleware import Middleware
 
 from controlplane.adapters import schema
 from controlplane.adapters.databases import Place, open_database
-from controlplane.adapters.ids import new_id
 from controlplane.notice import Notice
 
 _MESSAGE = schema.queue_message
@@ -35,12 +36,18 @@ class SqlBroker(Broker):
     """Queues as rows. Each process has its own connections; threads of one process wake each other at once."""
 
     def __init__(
-        self, place: Place, *, visibility_ms: int = 30_000, middleware: list[Middleware] | None = None
+        self,
+        place: Place,
+        *,
+        visibility_ms: int = 30_000,
+        middleware: list[Middleware] | None = None,
+        notice: Notice | None = None,
     ) -> None:
         super().__init__(middleware=middleware or [])
         self.queues: dict[str, None] = {}
         self.visibility_ms = visibility_ms
-        self.notice = Notice()
+        self.notice = notice or Notice()
+        self._made = itertools.count()
         self._database = open_database(place)
         self.engine, self.reader = self._database.writer, self._database.reader
         self.now_ms = sa.text(self._database.now_ms)
@@ -59,7 +66,7 @@ class SqlBroker(Broker):
     def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
         self.emit_before("enqueue", message, delay)
         row = {
-            "message_id": new_id("msg"),
+            "message_id": self._next_id(),
             "queue": message.queue_name,
             "body": message.encode(),
             "ready_ms": current_millis() + (delay or 0),
@@ -73,6 +80,16 @@ class SqlBroker(Broker):
         self.notice.announce()
         self.emit_after("enqueue", message, delay)
         return message
+
+    def _next_id(self) -> str:
+        """Sorts by when it was made, also within a millisecond."""
+        return f"{current_millis():014d}.{next(self._made):08d}.{secrets.token_hex(8)}"
+
+    def depth(self, queue_name: str) -> int:
+        """Messages that no worker has taken."""
+        query = sa.select(sa.func.count()).select_from(_visible(self.now_ms).subquery())
+        with _connected(self.reader) as connection:
+            return connection.execute(query, {"wanted": queue_name}).scalar_one()
 
     def flush(self, queue_name: str) -> None:
         with _connected(self.engine) as connection:
@@ -175,7 +192,7 @@ class SqlConsumer(Consumer):
             self._outstanding.update({row.message_id: row.fence for row in rows})
         return [
             SqlMessage(Message.decode(bytes(row.body)), message_row=row.message_id, fence=row.fence)
-            for row in rows
+            for row in sorted(rows, key=lambda row: row.message_id)
         ]
 
     def _keep_hidden(self) -> None:

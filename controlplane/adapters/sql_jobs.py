@@ -13,6 +13,7 @@ from controlplane.adapters.sql_search import search
 from controlplane.domain.budget import Account, Amounts, Limits
 from controlplane.domain.identity import Scope
 from controlplane.domain.job_state import JobState, Parked, Stop
+from controlplane.domain.queueing import Kind, Lane
 from controlplane.ports import JobFilter, JobKey, JobRow
 
 Columns = sa.RowMapping | Mapping[str, Any]
@@ -50,6 +51,11 @@ _STATE_COLUMNS = (
     "is_leased",
     "settled_fence",
     "result_digest",
+    "priority",
+    "deadline_ms",
+    "model",
+    "sub_model",
+    "traceparent",
 )
 _ROW_COLUMNS = (
     "spec_digest",
@@ -62,14 +68,25 @@ _ROW_COLUMNS = (
     "result",
     "receipt_id",
 )
-#: What a JobRow fills, in the order of the table. `dispatched_ms` is the dispatcher's.
+#: What a JobRow fills, in the order of the table. `dispatched_ms` and `lane` are the dispatcher's.
 _FILLED = {*_STATE_COLUMNS, *_ROW_COLUMNS, "stop", "account", "tenant_hold", "tenant_settled", "parked"}
 _ALL = _JOB.c.keys()
-_COLUMNS = [name for name in _ALL if name in _FILLED | {"not_before_ms", "dispatched_ms"}]
+_COLUMNS = [name for name in _ALL if name in _FILLED | {"not_before_ms", "dispatched_ms", "lane"}]
 _ADD_JOB = DriverSql(sa.insert(_JOB), _COLUMNS)
 _NEVER_CHANGED = frozenset({"job_id", "dispatched_ms", "task_id", "step_id", "tenant_id", "created_ms"})
+#: It is in its lane, or on its way to a worker: there it stays while nothing but its other columns changes.
+_IS_SAME = sa.and_(
+    _JOB.c.generation == sa.bindparam("its_generation"), _JOB.c.state == "queued", _JOB.c.desired == "run"
+)
+_ITS_LANE = sa.bindparam("its_lane", type_=_JOB.c.lane.type)
 _SAVE_JOB = DriverSql(
-    _THE_JOB.values({name: sa.bindparam(name) for name in _COLUMNS if name not in _NEVER_CHANGED})
+    _THE_JOB.values(
+        {
+            **{name: sa.bindparam(name) for name in _COLUMNS if name not in _NEVER_CHANGED},
+            "lane": sa.case((_ITS_LANE.is_(None), sa.null()), (_IS_SAME, _JOB.c.lane), else_=_ITS_LANE),
+            "dispatched_ms": sa.case((_IS_SAME, _JOB.c.dispatched_ms), else_=0),
+        }
+    )
 )
 
 
@@ -181,6 +198,13 @@ def _to_row(found: Columns) -> JobRow:
     )
 
 
+def _lane_of(state: JobState) -> str | None:
+    """Where a job waits for its turn; None: it does not wait for one."""
+    if not state.is_ready:
+        return None
+    return Lane(state.priority, Kind(state.tenant_id, state.model, state.sub_model)).text
+
+
 def _columns_of(found: Row) -> dict[str, Any]:
     """Columns of a row that the driver gave."""
     columns = dict(zip(_ALL, found, strict=True))
@@ -208,7 +232,7 @@ class SqlJobs:
         return str(found[0])
 
     def add(self, row: JobRow, *, spec: str, terms: Sequence[str] = ()) -> None:
-        columns = {**_to_columns(row), "dispatched_ms": 0}
+        columns = {**_to_columns(row), "dispatched_ms": 0, "lane": _lane_of(row.state)}
         _ADD_JOB.many(self._connection, [tuple(columns[name] for name in _COLUMNS)])
         _ADD_SPEC.many(self._connection, [(row.state.job_id, spec)])
         if terms:
@@ -216,7 +240,8 @@ class SqlJobs:
             _ADD_TERMS.many(self._connection, [(row.state.tenant_id, term, *place) for term in terms])
 
     def save(self, row: JobRow) -> None:
-        _SAVE_JOB.one(self._connection, {**_to_columns(row), "wanted": row.state.job_id})
+        where = {"wanted": row.state.job_id, "its_generation": row.state.generation}
+        _SAVE_JOB.one(self._connection, {**_to_columns(row), **where, "its_lane": _lane_of(row.state)})
 
     def save_recorded(self, row: JobRow) -> None:
         columns = {
@@ -247,23 +272,6 @@ class SqlJobs:
         )
         return list(self._connection.execute(query).scalars())
 
-    def undispatched(
-        self, *, older_than_ms: int, jobs: frozenset[str] | None, limit: int
-    ) -> list[tuple[str, int]]:
-        query = (
-            sa.select(_JOB.c.job_id, _JOB.c.generation)
-            .where(
-                _JOB.c.state == "queued",
-                _JOB.c.desired == "run",
-                _JOB.c.dispatched_ms < older_than_ms,
-            )
-            .order_by(_JOB.c.dispatched_ms)
-            .limit(limit)
-        )
-        if jobs is not None:
-            query = query.where(_JOB.c.job_id.in_(jobs))
-        return [(found.job_id, found.generation) for found in self._connection.execute(query)]
-
     def waited_enough(self, *, jobs: frozenset[str] | None, limit: int) -> list[str]:
         query = (
             sa.select(_JOB.c.job_id)
@@ -274,8 +282,3 @@ class SqlJobs:
         if jobs is not None:
             query = query.where(_JOB.c.job_id.in_(jobs))
         return list(self._connection.execute(query).scalars())
-
-    def mark_dispatched(self, job_id: str) -> None:
-        self._connection.execute(
-            sa.update(_JOB).where(_JOB.c.job_id == job_id).values(dispatched_ms=self._now_ms)
-        )

@@ -1,4 +1,4 @@
-"""Rows of leases, attempts and workers."""
+"""Rows of leases and attempts."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +12,7 @@ from controlplane.domain.ids import Fence
 from controlplane.domain.lease import Lease
 
 Columns = sa.RowMapping | Mapping[str, Any]
-_LEASE, _ATTEMPT, _WORKER = schema.lease, schema.attempt, schema.worker
-_SEE = DriverSql(
-    sa.insert(_WORKER),
-    ("worker_id", "first_seen_ms", "last_seen_ms"),
-    ending=" ON CONFLICT (worker_id) DO UPDATE SET last_seen_ms = excluded.last_seen_ms",
-)
+_LEASE, _ATTEMPT = schema.lease, schema.attempt
 _LEASE_COLUMNS = _LEASE.c.keys()
 _ADD_LEASE = DriverSql(sa.insert(_LEASE), _LEASE_COLUMNS)
 _ADD_ATTEMPT = DriverSql(sa.insert(_ATTEMPT), _ATTEMPT.c.keys())
@@ -84,6 +79,3 @@ class SqlLeases:
     def spent_ms(self, job_id: str) -> int:
         found = _SPENT.first(self._connection, {"wanted": job_id})
         return 0 if found is None else int(found[0] or 0)
-
-    def seen(self, worker_id: str) -> None:
-        _SEE.many(self._connection, [(worker_id, self._now_ms, self._now_ms)])

@@ -62,6 +62,8 @@ def job_item(view: JobView, *, content: bool) -> JobItem:
         attempts=view.attempts,
         created_at=view.created_at,
         updated_at=view.updated_at,
+        priority=view.priority,
+        deadline=view.deadline,
         task=withholding.text(view.spec.task, content=content),
         model=view.spec.driver.model if isinstance(view.spec.driver, ModelDriver) else "",
         sub_model=view.spec.sub_model,

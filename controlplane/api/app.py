@@ -17,6 +17,7 @@ from controlplane.api import (
     routes_limits,
     routes_orders,
     routes_tasks,
+    routes_workers,
     stream,
 )
 from controlplane.api.authenticate import Authenticator
@@ -36,6 +37,7 @@ _ROUTERS = (
     routes_files.routes,
     routes_identity.routes,
     routes_limits.routes,
+    routes_workers.routes,
     routes_health.routes,
 )
 #: Operations that nobody has to say who they are for.

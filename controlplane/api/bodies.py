@@ -10,11 +10,10 @@ from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from controlplane.views import JobStateName
+from controlplane.views import JobStateName, WaitReason
 from rlm_worker.contracts import Budget, JsonObject
 from rlm_worker.contracts.gateway import Desired
 from rlm_worker.contracts.job import ModelDriver, PlaybookDriver
-from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import Usage
 
 #: What a name in an address or in a body looks like: it never needs escaping.
@@ -220,7 +219,7 @@ class JobBody(JobItem):
     #: Its JobResult, once it has one.
     result: dict[str, Content] | None = None
     forks: tuple[str, ...] = ()
-    parked_for: ParkReason | None = None
+    parked_for: WaitReason | None = None
     not_before: datetime | None = None
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, JsonValue
 
-from controlplane.api.bodies import Answer, Content, Id, Label, Reason, Request, Whole
+from controlplane.api.bodies import Answer, Content, Id, Label, Request, Whole
 from controlplane.domain.identity import Capability, Role
 
 Roles = Annotated[frozenset[Role], Field(min_length=1)]
@@ -213,17 +213,16 @@ class WorkerBody(Answer):
     slots: int = 0
     image: str = ""
     facts: dict[str, JsonValue] = Field(default_factory=dict)
+    #: `silent`: it was not seen for a while and does not count.
+    state: Literal["working", "draining", "silent", "gone"]
     is_draining: bool = False
     first_seen_at: datetime
     last_seen_at: datetime
-    #: Leases that it holds.
-    jobs: int = 0
 
 
 class DrainRequest(Request):
     #: False: it may take up work again.
     draining: bool = True
-    reason: Reason = ""
 
 
 class FindingBody(Answer):

@@ -89,7 +89,9 @@ async def submit_job(
     def act(acting: Acting) -> Reply:
         if content:
             contents.allow(acting.desk, caller=acting.caller, tenant_id=body.tenant_id)
-        request = replaced(request_of(acting, body), job_id=call.own_id("job", acting))
+        request = replaced(
+            request_of(acting, body), job_id=call.own_id("job", acting), traceparent=call.traceparent()
+        )
         job_id = submit.submit(acting.desk, request, caller=acting.caller)
         return job_reply(acting, job_id, content=content, status=201)
 

@@ -1,6 +1,7 @@
 """What can be asked of a task or a job: imperative values. They carry their time and ids, so that deciding is pure."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from controlplane.domain.ids import Fence, JobId, StepId, TaskId, TenantId
@@ -35,6 +36,24 @@ class JobRequest:
     #: Task to which the job is added as a further analyze step; None makes a task for it.
     task_id: str | None = None
     job_id: str | None = None
+    #: Higher goes first.
+    priority: int = 0
+    #: It does not start before this time.
+    not_before: datetime | None = None
+    #: When it must have ended.
+    deadline: datetime | None = None
+    #: W3C trace context of whoever asks; empty: the job begins one of its own.
+    traceparent: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """When a job may start and must end, and before which others; no part of what it is asked."""
+
+    priority: int = 0
+    not_before_ms: int | None = None
+    deadline_ms: int | None = None
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +105,10 @@ class SubmitJob:
     tenant_id: TenantId
     spec_digest: str
     max_attempts: int
+    #: Who writes the cells (empty: a playbook) and who answers predict().
+    model: str = ""
+    sub_model: str = ""
+    timing: Timing = field(default_factory=Timing)
 
 
 @dataclass(frozen=True, kw_only=True)

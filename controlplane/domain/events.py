@@ -1,9 +1,9 @@
 """What happened to tasks and jobs: past tense, frozen, the only thing their state is folded from."""
 
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
-from rlm_worker.contracts.limits import ParkReason
+from controlplane.views import WaitReason
 from rlm_worker.contracts.result import FailureClass
 
 EndStatus = Literal["succeeded", "partial", "failed", "stopped", "quarantined"]
@@ -90,6 +90,12 @@ class JobSubmitted:
     tenant_id: str
     spec_digest: str
     max_attempts: int
+    # Jobs of earlier releases had none of these.
+    model: str = ""
+    sub_model: str = ""
+    priority: int = 0
+    deadline_ms: int | None = None
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +194,7 @@ class JobParked:
     kind: ClassVar = "job_parked"
     job_id: str
     fence: int
-    reason: ParkReason
+    reason: WaitReason
     detail: str
     not_before_ms: int | None
 
@@ -317,8 +323,13 @@ def from_json(body: dict[str, Any]) -> Event:
         raise ValueError(
             f"event kind {body.get('kind')!r} version {body.get('version')!r} is unknown to this release"
         )
+    # What an earlier release did not know has its default.
+    given = {field.name: body[field.name] for field in fields(variant) if not _may_lack(field, body)}
     named: dict[str, Any] = {
-        field.name: tuple(body[field.name]) if isinstance(body[field.name], list) else body[field.name]
-        for field in fields(variant)
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
     }
     return variant(**named)
+
+
+def _may_lack(field: Field[Any], body: dict[str, Any]) -> bool:
+    return field.name not in body and field.default is not MISSING

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import assert_never
 
-from controlplane.domain import outside
+from controlplane.domain import outside, submitting
 from controlplane.domain.commands import (
     AnswerJob,
     ClaimJob,
@@ -61,11 +61,11 @@ def decide(state: JobState, command: JobCommand) -> list[JobEvent]:  # noqa: C90
     """Answer a command with the events it causes; an empty list means: already so, or not possible any more."""
     match command:
         case SubmitJob():
-            return _submit(state, command)
+            return submitting.decide(state, command)
         case ClaimJob():
             return _claim(state, command)
         case GiveUpJob():
-            return [_given_up(state, command)] if state.is_ready else []
+            return [] if state.is_leased or state.is_terminal else [_given_up(state, command)]
         case StartJob():
             _check_fence(state, command.fence)
             return [JobStarted(job_id=state.job_id, fence=command.fence)] if state.state == "leased" else []
@@ -104,21 +104,6 @@ def _check_fence(state: JobState, fence: int) -> None:
         raise FenceStale(
             f"job {state.job_id}: fence {fence} is over, the job is {state.state} at fence {state.fence}"
         )
-
-
-def _submit(state: JobState, command: SubmitJob) -> list[JobEvent]:
-    if state.job_id:
-        return []
-    return [
-        JobSubmitted(
-            job_id=command.job_id,
-            task_id=command.task_id,
-            step_id=command.step_id,
-            tenant_id=command.tenant_id,
-            spec_digest=command.spec_digest,
-            max_attempts=command.max_attempts,
-        )
-    ]
 
 
 def _claim(state: JobState, command: ClaimJob) -> list[JobEvent]:
@@ -289,7 +274,7 @@ def evolve(state: JobState, event: JobEvent) -> JobState:  # noqa: C901, PLR0911
     """Fold one event. Never fails, never decides."""
     match event:
         case JobSubmitted():
-            return _submitted(state, event)
+            return submitting.evolve(state, event)
         case JobLeased():
             return replace(state, state="leased", is_leased=True, fence=event.fence, attempts=event.attempt)
         case JobStarted():
@@ -332,18 +317,6 @@ def evolve(state: JobState, event: JobEvent) -> JobState:  # noqa: C901, PLR0911
             return state
         case _:
             assert_never(event)
-
-
-def _submitted(state: JobState, event: JobSubmitted) -> JobState:
-    return replace(
-        state,
-        job_id=event.job_id,
-        task_id=event.task_id,
-        step_id=event.step_id,
-        tenant_id=event.tenant_id,
-        max_attempts=event.max_attempts,
-        generation=1,
-    )
 
 
 def _parked(event: JobParked) -> Parked:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from controlplane.domain.commands import Order
-from controlplane.views import TERMINAL, JobStateName
+from controlplane.views import TERMINAL, JobStateName, WaitReason
 from rlm_worker.contracts.gateway import Desired
-from rlm_worker.contracts.limits import ParkReason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +22,7 @@ class Stop:
 class Parked:
     """What a parked job waits for."""
 
-    reason: ParkReason
+    reason: WaitReason
     detail: str = ""
     #: When it becomes ready by itself; None means: only when somebody says so.
     not_before_ms: int | None = None
@@ -53,6 +52,15 @@ class JobState:
     parked: Parked | None = None
     settled_fence: int = 0
     result_digest: str = ""
+    #: Higher goes first.
+    priority: int = 0
+    #: When it must have ended.
+    deadline_ms: int | None = None
+    #: Who writes the cells (empty: a playbook) and who answers predict().
+    model: str = ""
+    sub_model: str = ""
+    #: W3C trace context of whoever submitted it.
+    traceparent: str = ""
 
     @property
     def is_terminal(self) -> bool:

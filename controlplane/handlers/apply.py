@@ -89,7 +89,7 @@ def _receipts(row: TaskRow, links: Sequence[Link], *, desk: Desk, at_ms: int) ->
 def apply_job(
     tx: Transaction, desk: Desk, *, rows: tuple[JobRow, TaskRow], events: Sequence[JobEvent], actor: str
 ) -> tuple[JobRow, TaskRow]:
-    """Enter events of a job that goes on; wake-ups follow from its new generation."""
+    """Enter events of a job that goes on. In a new generation it is ready to be sent, whatever was sent before."""
     row, task_row = rows
     if not events:
         return rows
@@ -100,8 +100,6 @@ def apply_job(
     if row.state.is_leased and not state.is_leased:
         outcome = "parked" if state.state == "parked" else "handed_back"
         tx.leases.drop(state.job_id, outcome=outcome, ended_ms=tx.now_ms)
-    if state.generation != row.state.generation:
-        tx.outbox.add(state.job_id, generation=state.generation)
     return saved, task_row
 
 

@@ -68,5 +68,5 @@ def resume(desk: Desk, job_id: str, *, caller: Caller) -> None:
         events = job.decide(rows[0].state, ResumeJob(by=caller.name))
         row, _ = apply_job(tx, desk, rows=rows, events=events, actor=caller.name)
         if not events and row.state.is_ready:
-            tx.outbox.add(job_id, generation=row.state.generation)
+            tx.backlog.refuse(job_id, at_once=True)
     desk.store.announce(job_id)

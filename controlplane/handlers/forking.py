@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from controlplane.domain import job
-from controlplane.domain.commands import ForkJob, SteerJob
+from controlplane.domain.commands import ForkJob, SteerJob, Timing
 from controlplane.domain.identity import Caller
 from controlplane.domain.ids import JobId
 from controlplane.errors import InvalidRequest
@@ -64,7 +64,7 @@ def fork(
         past = _past(tx, job_id, at)
         spec = _spec(desk, source, past, budget=budget)
         require(tx, caller, "job.fork", tenant_id=spec.tenant_id, spec=spec)
-        row = enter(tx, desk, spec)
+        row = enter(tx, desk, spec, timing=Timing(priority=rows[0].state.priority))
         events, head = _copy(tx, spec.job_id, source_id=job_id, past=past)
         tx.jobs.save(replace(row, trace_events=events, trace_head=head))
         if steer:

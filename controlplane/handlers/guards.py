@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from controlplane.domain.identity import Caller
 from controlplane.errors import NotAsSeen, NotFound
-from controlplane.ports import Desk, Durability, Store, Transaction, Watch
+from controlplane.ports import Cold, Desk, Durability, Store, Transaction, Watch
 
 Guard = Callable[[Transaction], None]
 
@@ -16,6 +16,7 @@ class GuardedStore:
 
     def __init__(self, store: Store, *, before: Guard | None, after: Guard | None) -> None:
         self._store = store
+        self.cold: Cold = store.cold
         self._before = before
         self._after = after
 

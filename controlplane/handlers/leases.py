@@ -22,6 +22,7 @@ from controlplane.handlers.apply import (
     tenant_budget,
 )
 from controlplane.handlers.retrying import retried
+from controlplane.handlers.turns import tenant_concurrency
 from controlplane.ports import Desk, JobRow, LedgerEntry, Orders, TaskRow, Transaction
 from rlm_worker.contracts import JobResult
 from rlm_worker.contracts.base import PROTOCOL_VERSION
@@ -63,10 +64,13 @@ def _decided(tx: Transaction, desk: Desk, request: ClaimRequest) -> Claimed | No
 
 
 def _kept(tx: Transaction, row: JobRow | None, refused: NotClaimed) -> NotClaimed:
-    """Let people see why a job that is ready does not start."""
-    is_waiting = row is not None and row.state.is_ready and refused.reason in ("over_budget", "at_capacity")
-    if row is not None and is_waiting and row.refusal != refused.detail:
+    """Let people see why a job that is ready does not start, and have it tried again."""
+    if row is None or not row.state.is_ready or refused.reason not in ("over_budget", "at_capacity"):
+        return refused
+    if refused.reason == "over_budget" and row.refusal != refused.detail:
         tx.jobs.save(replace(row, refusal=refused.detail, updated_ms=tx.now_ms))
+    # The dispatcher knows by itself when there is a place again, but not when there is money again.
+    tx.backlog.refuse(row.state.job_id, at_once=refused.reason == "at_capacity")
     return refused
 
 
@@ -97,15 +101,15 @@ def _refusal(tx: Transaction, desk: Desk, *, row: JobRow | None, request: ClaimR
         )
     if row is None:
         return NotClaimed(reason="unknown_job", detail=request.job_id)
-    most = desk.rules.tenant_concurrency
+    most = tenant_concurrency(tx, desk.rules, row.state.tenant_id)
     if most is not None and tx.leases.live_of_tenant(row.state.tenant_id) >= most:
         return NotClaimed(
             reason="at_capacity", detail=f"tenant {row.state.tenant_id} has {most} jobs at work"
         )
-    return _not_ready(row.state, generation=request.generation)
+    return _not_ready(row.state, generation=request.generation, now_ms=tx.now_ms)
 
 
-def _not_ready(state: JobState, *, generation: int) -> NotClaimed | None:
+def _not_ready(state: JobState, *, generation: int, now_ms: int) -> NotClaimed | None:
     if state.is_leased:
         return NotClaimed(reason="leased", detail=f"fence {state.fence}")
     if state.generation != generation:
@@ -114,6 +118,8 @@ def _not_ready(state: JobState, *, generation: int) -> NotClaimed | None:
         return NotClaimed(reason="stopped", detail=state.reason)
     if not state.is_ready:
         return NotClaimed(reason="not_ready", detail=state.state)
+    if state.deadline_ms is not None and state.deadline_ms <= now_ms:
+        return NotClaimed(reason="not_ready", detail="its deadline has passed")
     return None
 
 
@@ -151,7 +157,7 @@ def _grant(tx: Transaction, desk: Desk, *, rows: tuple[JobRow, TaskRow], request
             renewed_ms=tx.now_ms,
         )
     )
-    tx.leases.seen(request.worker_id)
+    tx.workers.seen(request.worker_id)
     return Claimed(
         spec=spec_of(tx, row.state.job_id),
         lease=GrantedLease(

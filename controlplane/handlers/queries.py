@@ -9,12 +9,24 @@ from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers import asking
 from controlplane.handlers.apply import load, spec_of, usage_of
 from controlplane.handlers.permits import require
+from controlplane.handlers.turns import Turns
 from controlplane.ports import Desk, JobFilter, JobRow, ReceiptRow, TaskRow, Transaction
-from controlplane.views import JobView, LeaseView, QuestionView, ReceiptView, StopView, TaskView
+from controlplane.views import (
+    JobView,
+    LeaseView,
+    QuestionView,
+    ReceiptView,
+    StopView,
+    TaskView,
+    WaitReason,
+)
 from rlm_worker.contracts import JobResult, TraceRecord
-from rlm_worker.contracts.limits import ParkReason
 
-_PARKED: dict[ParkReason, str] = {"rate_limited": "a rate limit to pass", "asked": "an answer"}
+_PARKED: dict[WaitReason, str] = {
+    "rate_limited": "a rate limit to pass",
+    "asked": "an answer",
+    "scheduled": "its time to come",
+}
 
 
 def resolve(desk: Desk, name: str, *, caller: Caller) -> str:
@@ -32,7 +44,7 @@ def job(desk: Desk, job_id: str, *, caller: Caller) -> JobView:
     with desk.store.read() as tx:
         row, _ = load(tx, job_id, scope=caller.scope)
         require(tx, caller, "job.read", tenant_id=row.state.tenant_id, job_id=job_id)
-        return replace(job_view(tx, row), forks=_forks(tx, row))
+        return replace(job_view(tx, row, Turns(tx, desk.rules)), forks=_forks(tx, row))
 
 
 def _forks(tx: Transaction, row: JobRow) -> tuple[str, ...]:
@@ -68,7 +80,8 @@ def jobs(
         after = None if mark is None else (mark.created_ms, mark.state.job_id)
         wanted = JobFilter(states=frozenset() if state is None else frozenset({state}))
         found, _ = tx.jobs.search(wanted, scope=caller.scope, limit=limit, after=after)
-        return [job_view(tx, row) for row in found]
+        turns = Turns(tx, desk.rules)
+        return [job_view(tx, row, turns) for row in found]
 
 
 def trace(desk: Desk, job_id: str, *, caller: Caller, after: int, limit: int) -> list[TraceRecord]:
@@ -131,7 +144,7 @@ def _receipt_view(task_id: str, row: ReceiptRow) -> ReceiptView:
     )
 
 
-def job_view(tx: Transaction, row: JobRow) -> JobView:
+def job_view(tx: Transaction, row: JobRow, turns: Turns) -> JobView:
     lease = tx.leases.get(row.state.job_id)
     result = JobResult.model_validate_json(row.result) if row.result else None
     under_way_ms = min(tx.now_ms, lease.until_ms) - lease.granted_ms if lease else 0
@@ -161,17 +174,19 @@ def job_view(tx: Transaction, row: JobRow) -> JobView:
         stop=None if row.state.stop is None else _stop_view(row.state.stop),
         result=result,
         receipt_id=row.receipt_id,
-        waiting_for=_waiting_for(row),
+        waiting_for=_waiting_for(row, turns),
         not_before=_not_before(row.state.parked),
         parked_for=None if row.state.parked is None else row.state.parked.reason,
+        priority=row.state.priority,
+        deadline=None if row.state.deadline_ms is None else _at(row.state.deadline_ms),
     )
 
 
-def _waiting_for(row: JobRow) -> str:
+def _waiting_for(row: JobRow, turns: Turns) -> str:
     parked = row.state.parked
     if parked is not None:
         return _PARKED[parked.reason] + (f": {parked.detail}" if parked.detail else "")
-    return row.refusal if row.state.is_ready else ""
+    return turns.waited_for(row) if row.state.is_ready else ""
 
 
 def _not_before(parked: Parked | None) -> datetime | None:

@@ -11,6 +11,7 @@ from controlplane.domain.identity import Caller
 from controlplane.errors import BadCursor, InvalidRequest
 from controlplane.handlers.permits import require
 from controlplane.handlers.queries import job_view
+from controlplane.handlers.turns import Turns
 from controlplane.ports import Desk, JobFilter, JobKey
 from controlplane.views import JobPage
 from rlm_worker.contracts import digest
@@ -47,7 +48,8 @@ def search(
         require(tx, caller, "job.read", tenant_id=caller.scope.tenant_id or "")
         after = None if cursor is None else _key(cursor, mark)
         rows, go_on = tx.jobs.search(filter_, scope=caller.scope, limit=limit, after=after)
-        views = tuple(job_view(tx, row) for row in rows)
+        turns = Turns(tx, desk.rules)
+        views = tuple(job_view(tx, row, turns) for row in rows)
     return JobPage(items=views, next=None if go_on is None else _cursor(go_on, mark))
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from controlplane.adapters.sql_store import SqlStore
 from controlplane.domain.identity import EVERY_TENANT
 from controlplane.gateway import LocalGateway
+from controlplane.handlers.workers import register
 from controlplane.ports import Desk, Rules
-from controlplane.watchdogs import dispatcher, lease_reaper
+from controlplane.watchdogs import lease_reaper
+from controlplane.watchdogs.dispatcher import Dispatcher, Queue
 from tests.integration.controlplane.hands import Hands
 
 LIMIT = 2
@@ -33,13 +35,15 @@ def work(store: SqlStore, name: str) -> list[str]:
     """Try everything until nothing is left; return the jobs that were claimed."""
     desk, claimed = a_desk(store), []
     gateway = LocalGateway(desk)
+    register(desk, name, host="h", slots=1)
+    dispatch = Dispatcher(desk, Queue(send=lambda _: None), holder=name)
     while left := _left(store):
         for job_id in left:
             hands = Hands(gateway=gateway, job_id=job_id, worker_id=name)
             hands.work()
             claimed += [job_id] if hands.claimed else []
             lease_reaper.run_once(desk)
-            dispatcher.run_once(desk, send=lambda _job, _generation: None)
+            dispatch.run_once()
     return claimed
 
 

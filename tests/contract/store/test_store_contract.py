@@ -118,18 +118,6 @@ def test_leases_count_only_while_they_live(with_job):
         assert tx.leases.spent_ms("j") == 7
 
 
-def test_a_ready_job_is_found_behind_any_number_of_others(with_job):
-    with with_job.write() as tx:
-        for number in range(5):
-            tx.jobs.add(a_job_row(f"other-{number}"), spec="{}")
-            tx.jobs.mark_dispatched("j")
-
-        assert tx.jobs.undispatched(older_than_ms=tx.now_ms, jobs=frozenset({"j"}), limit=3) == []
-        found = tx.jobs.undispatched(older_than_ms=tx.now_ms + 1, jobs=frozenset({"j"}), limit=3)
-        assert found == [("j", 1)]
-        assert len(tx.jobs.undispatched(older_than_ms=tx.now_ms + 1, jobs=None, limit=3)) == 3
-
-
 def test_traces_come_back_in_order_from_any_place(with_job):
     first = link(NoProgress(iteration=0, detail="half a pair \ud83d, ä, \x00"), seq=0, at_ms=1, prev=GENESIS)
     second = link(NoProgress(iteration=1, detail=""), seq=1, at_ms=1, prev=first.hash)
@@ -228,17 +216,6 @@ def test_budgets_and_their_ledger(store):
     with store.read() as tx:
         assert tx.budgets.get("b") == Account(limits=Limits(subcalls=4), held=entry.amount)
         assert tx.budgets.entries("b") == [entry]
-
-
-def test_the_outbox_gives_each_wake_up_until_it_is_marked(store):
-    with store.write() as tx:
-        tx.outbox.add("j", generation=1)
-        tx.outbox.add("k", generation=2)
-        due = tx.outbox.due(jobs=None, limit=9)
-        assert [(wake.job_id, wake.generation) for wake in due] == [("j", 1), ("k", 2)]
-        assert [wake.job_id for wake in tx.outbox.due(jobs=frozenset({"k"}), limit=9)] == ["k"]
-        tx.outbox.mark_sent([due[0].outbox_id])
-        assert [wake.job_id for wake in tx.outbox.due(jobs=None, limit=9)] == ["k"]
 
 
 def test_steers_are_numbered_and_given_once_seen_only(store):

@@ -17,6 +17,7 @@ NOTHING = {
     "path": "out/nothing.txt",
     "key_id": "0123456789abcdef",
     "tenant_id": "nobody",
+    "worker_id": "nowhere/b/1/1",
     "permission_id": "prm_00000000000000000000",
 }
 REASON = {"reason": "because"}
@@ -102,6 +103,8 @@ OPERATIONS: dict[str, Operation] = {
     "read_audit": Operation("audit.read", is_list=True),
     "list_budgets": Operation("budget.read", is_list=True),
     "set_budget": Operation("budget.set", {"subcalls": 5}, is_platform=True),
+    "list_workers": Operation("worker.read", is_list=True),
+    "drain_worker": Operation("worker.drain", {"draining": True}, is_platform=True),
     "is_alive": Operation(is_list=True),
     "is_ready": Operation(is_list=True),
     "get_version": Operation(is_list=True),

@@ -98,6 +98,7 @@ def belongings(app: App, client: Callable[..., Any], *, tenant: str) -> dict[str
         "digest": evidence(admin, content),
         "content": hashlib.sha256(content).hexdigest(),
         "path": "out/made.txt",
+        "worker_id": "elsewhere/b/1/1",
         "key_id": key["key_id"],
         "tenant_id": tenant,
         "permission_id": permission["permission_id"],

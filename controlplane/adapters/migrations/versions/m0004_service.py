@@ -6,6 +6,7 @@ from alembic import op
 revision = "0004"
 down_revision = "0003"
 
+_LANE = sa.String(length=1000).with_variant(sa.String(length=1000, collation="C"), "postgresql")
 #: Counts itself. SQLite does that for its own kind of integer only.
 _NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
@@ -33,6 +34,15 @@ def _jobs_and_workers() -> None:
     op.add_column("job", sa.Column("sub_model", sa.String(length=200), server_default="", nullable=False))
     op.create_index("task_of_tenant", "task", ["tenant_id", "created_ms", "task_id"], unique=False)
     op.create_index("task_by_age", "task", ["created_ms", "task_id"], unique=False)
+    op.add_column("job", sa.Column("traceparent", sa.String(length=60), server_default="", nullable=False))
+    op.add_column("job", sa.Column("lane", _LANE, nullable=True))
+    _index_where("job_ready", ["lane", "created_ms", "job_id"], is_set="lane")
+    _index_where("job_by_wait", ["state", "not_before_ms"], is_set="not_before_ms")
+    _index_where("job_by_deadline", ["state", "deadline_ms"], is_set="deadline_ms")
+    # The row of a job is its outbox now.
+    op.drop_table("outbox")
+    # What waits to be sent counts as sent long ago: it is put back, and into its lane, when it seems lost.
+    op.execute("UPDATE job SET dispatched_ms = 1 WHERE state = 'queued' AND dispatched_ms = 0")
     op.create_index("job_by_age", "job", ["created_ms", "job_id"], unique=False)
     op.create_index("job_of_tenant", "job", ["tenant_id", "created_ms", "job_id"], unique=False)
     op.create_index(
@@ -46,6 +56,21 @@ def _jobs_and_workers() -> None:
     op.add_column("worker", sa.Column("image", sa.String(length=200), server_default="", nullable=False))
     op.add_column("worker", sa.Column("facts", sa.Text(), server_default="{}", nullable=False))
     op.add_column("worker", sa.Column("is_draining", sa.Boolean(), server_default=sa.false(), nullable=False))
+
+    op.add_column("worker", sa.Column("gone_ms", sa.BigInteger(), nullable=True))
+    op.create_table(
+        "duty",
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("holder", sa.String(length=400), nullable=False),
+        sa.Column("until_ms", sa.BigInteger(), nullable=False),
+        sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+
+
+def _index_where(name: str, columns: list[str], *, is_set: str) -> None:
+    where = sa.text(f"{is_set} IS NOT NULL")
+    op.create_index(name, "job", columns, unique=False, sqlite_where=where, postgresql_where=where)
 
 
 def _control() -> None:
