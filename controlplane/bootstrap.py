@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from controlplane import worker_parts
 from controlplane.adapters import processes, sqlite
+from controlplane.adapters.control_file import ControlFile
 from controlplane.adapters.evidence import EvidenceRoom
 from controlplane.adapters.ids import new_id
 from controlplane.adapters.private_files import make_folder
@@ -36,6 +37,7 @@ from controlplane.handlers import (
     verify,
 )
 from controlplane.ports import Desk, Rules
+from controlplane.ports_control import SideOrders
 from controlplane.views import JobView, QuestionView, ReceiptView, TaskView
 from rlm_worker.contracts import Budget, EvidenceRef, JobResult, JobSpec, TraceRecord
 
@@ -51,7 +53,9 @@ class App:
     Whoever opens a home owns it. `acting_as` gives the same App to somebody else, with the rights of that one.
     """
 
-    def __init__(self, settings: Settings, *, store: SqlStore, evidence: EvidenceRoom) -> None:
+    def __init__(
+        self, settings: Settings, *, store: SqlStore, evidence: EvidenceRoom, side: SideOrders
+    ) -> None:
         self.settings = settings
         self.caller = owner("operator")
         self.store = store
@@ -63,6 +67,7 @@ class App:
             is_gone=processes.is_gone,
             pid_of=processes.pid_of,
             is_priced=partial(_is_priced, settings),
+            side=side,
         )
 
     def acting_as(self, caller: Caller) -> "App":
@@ -172,6 +177,7 @@ class App:
         return LocalGateway(self.desk)
 
     def close(self) -> None:
+        self.desk.side.close()
         self.store.close()
 
 
@@ -210,7 +216,8 @@ def open_app(settings: Settings) -> App:
             f"the home {str(settings.home)!r} cannot be made: {error.strerror}. Choose another with --home"
         ) from error
     room = EvidenceRoom(settings.home, convert=_converter(settings))
-    return App(settings, store=SqlStore(settings.database), evidence=room)
+    store = SqlStore(settings.database)
+    return App(settings, store=store, evidence=room, side=ControlFile(settings.home / "control.orders"))
 
 
 def _converter(settings: Settings) -> Convert | None:

@@ -13,6 +13,7 @@ from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
+from controlplane.ports_control import ControlRows, SideOrders
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
 from rlm_worker.contracts.trace import GENESIS
@@ -32,6 +33,13 @@ class JobRow:
     updated_ms: int
     #: When the trace last grew; 0 before that.
     recorded_ms: int = 0
+    #: Who writes the cells (empty: no model), and who answers predict().
+    model: str = ""
+    sub_model: str = ""
+    #: Names of the tools that it may use, separated by spaces.
+    tools: str = ""
+    #: Time without a record after which it counts as stuck; None: what the settings say.
+    progress_ms: int | None = None
     #: Set aside at the tenant when the job was first claimed; None before that and after the settlement.
     tenant_hold: Amounts | None = None
     #: Of what it spent: already settled at the tenant, because its hold ended before the job did.
@@ -75,6 +83,8 @@ class Orders:
     reason: str
     lease: Lease | None
     steers: tuple[Steer, ...] = ()
+    #: Version of the limits in force; 0: those of the spec.
+    budget_version: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,7 +235,7 @@ class Answers(Protocol):
     def of(self, job_id: str) -> tuple[PersonAnswer, ...]: ...
 
 
-class Transaction(Protocol):
+class Transaction(ControlRows, Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
     #: The database's clock, read once.
@@ -294,3 +304,5 @@ class Desk:
     pid_of: Callable[[str], int]
     #: Whether a call to the model of this name has a known price.
     is_priced: Callable[[str], bool]
+    #: Orders that wait for nobody.
+    side: SideOrders

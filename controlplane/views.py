@@ -6,7 +6,7 @@ from typing import Literal
 
 from rlm_worker.contracts.base import JsonObject
 from rlm_worker.contracts.gateway import Desired
-from rlm_worker.contracts.job import JobSpec
+from rlm_worker.contracts.job import Budget, JobSpec
 from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import JobResult, Usage
 
@@ -42,7 +42,10 @@ class StopView:
 
     order: Literal["stop", "kill", "pause"]
     requested_at: datetime
+    #: When the worker heard of it; None where nobody was at work.
+    delivered_at: datetime | None = None
     observed_at: datetime | None = None
+    by: str = ""
     verified_at: datetime | None = None
     #: Processes that may still be there; 0 stands for one whose number is not known.
     survivors: tuple[int, ...] = ()
@@ -50,6 +53,25 @@ class StopView:
     @property
     def is_proved(self) -> bool:
         return self.verified_at is not None and not self.survivors
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchView:
+    """A kill switch."""
+
+    #: 0: it stands beside the database, which is held up, and is entered as soon as that is free.
+    order_id: int
+    scope_kind: Literal["all", "tenant", "task", "job", "tool", "model", "image"]
+    scope_id: str
+    #: Whose jobs it is limited to; empty: everybody's.
+    tenant_id: str
+    action: Literal["pause", "stop", "kill"]
+    reason: str
+    by: str
+    at: datetime
+    released_at: datetime | None = None
+    released_by: str = ""
+    released_reason: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +103,9 @@ class JobView:
     parked_for: ParkReason | None = None
     #: When a parked job becomes ready by itself.
     not_before: datetime | None = None
+    #: The limits that it works under now, when they are not those of its spec, and how often they were changed.
+    budget: Budget | None = None
+    budget_version: int = 0
 
     @property
     def is_terminal(self) -> bool:

@@ -33,6 +33,17 @@ class DriverSql:
         )
         return row
 
+    def all(self, connection: sa.Connection, values: Mapping[str, Any]) -> list[Row]:
+        """Every row that a SELECT finds."""
+        statement, order = self._for(connection.dialect)
+        rows: list[Row] = _run(
+            connection,
+            statement,
+            lambda cursor: cursor.execute(statement, _in_order(values, order)),
+            lambda cursor: list(cursor.fetchall()),
+        )
+        return rows
+
     def one(self, connection: sa.Connection, values: Mapping[str, Any]) -> None:
         """Change what these values say."""
         statement, order = self._for(connection.dialect)

@@ -44,6 +44,7 @@ _STATE_COLUMNS = (
     "losses",
     "fence",
     "is_leased",
+    "budget_version",
     "settled_fence",
     "result_digest",
 )
@@ -52,6 +53,10 @@ _ROW_COLUMNS = (
     "created_ms",
     "updated_ms",
     "recorded_ms",
+    "model",
+    "sub_model",
+    "tools",
+    "progress_ms",
     "refusal",
     "trace_events",
     "trace_head",

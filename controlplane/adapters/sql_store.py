@@ -12,6 +12,8 @@ from controlplane.adapters import sqlite
 from controlplane.adapters.migrate import migrate
 from controlplane.adapters.private_files import make_file
 from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlOutbox, SqlSteers
+from controlplane.adapters.sql_controls import SqlControls, SqlRetunes
+from controlplane.adapters.sql_findings import SqlFigures, SqlFindings
 from controlplane.adapters.sql_history import SqlHistory, SqlTasks
 from controlplane.adapters.sql_jobs import LEASE_FIELDS, SqlJobs, SqlLeases, to_lease
 from controlplane.adapters.sql_traces import SqlTraces
@@ -30,11 +32,12 @@ from controlplane.ports import (
     Tasks,
     Traces,
 )
+from controlplane.ports_control import Controls, Figures, Findings, Retunes
 from rlm_worker.contracts.gateway import Steer
 
 _POLL_SECONDS = 0.02
 _ORDERS = f"""
-SELECT job.desired, job.reason, {sqlite.NOW_MS},
+SELECT job.desired, job.reason, job.budget_version, {sqlite.NOW_MS},
   coalesce((SELECT max(command_id) FROM command WHERE command.job_id = job.job_id AND command.kind = 'steer'), 0),
   {", ".join(f"lease.{name}" for name in LEASE_FIELDS)}
 FROM job LEFT JOIN lease ON lease.job_id = job.job_id WHERE job.job_id = ?"""
@@ -54,6 +57,10 @@ class SqlTransaction:
         self.outbox: Outbox = SqlOutbox(connection, now_ms=self.now_ms)
         self.steers: Steers = SqlSteers(connection, now_ms=self.now_ms)
         self.answers: Answers = SqlAnswers(connection, now_ms=self.now_ms)
+        self.controls: Controls = SqlControls(connection, now_ms=self.now_ms)
+        self.retunes: Retunes = SqlRetunes(connection, now_ms=self.now_ms)
+        self.findings: Findings = SqlFindings(connection, now_ms=self.now_ms)
+        self.figures: Figures = SqlFigures(connection, now_ms=self.now_ms)
 
 
 class SqlWatch:
@@ -76,13 +83,14 @@ class SqlWatch:
         found = self._driver.execute(_ORDERS, (job_id,)).fetchone()
         if found is None:
             return None, self._driver.execute(f"SELECT {sqlite.NOW_MS}").fetchone()[0]
-        desired, reason, now_ms, last_steer, *lease = found
+        desired, reason, version, now_ms, last_steer, *lease = found
         steers: tuple[Steer, ...] = ()
         if last_steer > steer_seen:
             with self._connection.begin():
                 steers = SqlSteers(self._connection, now_ms=now_ms).after(job_id, seen=steer_seen)
         held = None if lease[0] is None else to_lease(dict(zip(LEASE_FIELDS, lease, strict=True)))
-        return Orders(desired=desired, reason=reason, lease=held, steers=steers), now_ms
+        orders = Orders(desired=desired, reason=reason, lease=held, steers=steers, budget_version=version)
+        return orders, now_ms
 
     def wait(self, *, timeout: float) -> bool:
         deadline = time.monotonic() + timeout

@@ -5,16 +5,23 @@ from datetime import UTC, datetime
 
 from controlplane.domain.identity import Caller
 from controlplane.domain.job_state import Parked, Stop
+from controlplane.domain.switches import Switch, covering
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers import asking
 from controlplane.handlers.apply import load, spec_of, usage_of
 from controlplane.handlers.permits import require
+from controlplane.handlers.retuning import budget_of
+from controlplane.handlers.switches import subject_of
 from controlplane.ports import Desk, JobRow, ReceiptRow, Transaction
 from controlplane.views import JobView, LeaseView, QuestionView, ReceiptView, StopView, TaskView
 from rlm_worker.contracts import JobResult, TraceRecord
 from rlm_worker.contracts.limits import ParkReason
 
-_PARKED: dict[ParkReason, str] = {"rate_limited": "a rate limit to pass", "asked": "an answer"}
+_PARKED: dict[ParkReason, str] = {
+    "rate_limited": "a rate limit to pass",
+    "asked": "an answer",
+    "budget": "a higher limit",
+}
 
 
 def resolve(desk: Desk, name: str, *, caller: Caller) -> str:
@@ -32,7 +39,13 @@ def job(desk: Desk, job_id: str, *, caller: Caller) -> JobView:
     with desk.store.read() as tx:
         row, _ = load(tx, job_id, scope=caller.scope)
         require(tx, caller, "job.read", tenant_id=row.state.tenant_id)
-        return replace(_job_view(tx, row), forks=_forks(tx, row))
+        view = replace(_job_view(tx, row, tx.controls.in_force()), forks=_forks(tx, row))
+    side = desk.side.of(job_id)
+    if side is None or view.is_terminal:
+        return view
+    # The database is held up; the worker has the order.
+    waiting = StopView(order=side.order, requested_at=_at(side.at_ms), by=side.by)
+    return replace(view, desired=side.order, stop=view.stop or waiting)
 
 
 def _forks(tx: Transaction, row: JobRow) -> tuple[str, ...]:
@@ -65,7 +78,8 @@ def jobs(
     with desk.store.read() as tx:
         require(tx, caller, "job.read", tenant_id=caller.scope.tenant_id or "")
         found = tx.jobs.latest(scope=caller.scope, limit=limit, state=state, before=before)
-        return [_job_view(tx, row) for row in found]
+        switches = tx.controls.in_force()
+        return [_job_view(tx, row, switches) for row in found]
 
 
 def trace(desk: Desk, job_id: str, *, caller: Caller, after: int, limit: int) -> list[TraceRecord]:
@@ -111,7 +125,7 @@ def _receipt_view(task_id: str, row: ReceiptRow) -> ReceiptView:
     )
 
 
-def _job_view(tx: Transaction, row: JobRow) -> JobView:
+def _job_view(tx: Transaction, row: JobRow, switches: list[Switch]) -> JobView:
     lease = tx.leases.get(row.state.job_id)
     result = JobResult.model_validate_json(row.result) if row.result else None
     under_way_ms = min(tx.now_ms, lease.until_ms) - lease.granted_ms if lease else 0
@@ -141,16 +155,21 @@ def _job_view(tx: Transaction, row: JobRow) -> JobView:
         stop=None if row.state.stop is None else _stop_view(row.state.stop),
         result=result,
         receipt_id=row.receipt_id,
-        waiting_for=_waiting_for(row),
+        waiting_for=_waiting_for(row, switches),
         not_before=_not_before(row.state.parked),
+        budget=budget_of(tx, row) if row.state.budget_version else None,
+        budget_version=row.state.budget_version,
         parked_for=None if row.state.parked is None else row.state.parked.reason,
     )
 
 
-def _waiting_for(row: JobRow) -> str:
+def _waiting_for(row: JobRow, switches: list[Switch]) -> str:
     parked = row.state.parked
     if parked is not None:
         return _PARKED[parked.reason] + (f": {parked.detail}" if parked.detail else "")
+    switch = covering(switches, subject_of(row)) if row.state.is_ready else None
+    if switch is not None:
+        return str(switch)
     return row.refusal if row.state.is_ready else ""
 
 
@@ -162,6 +181,8 @@ def _stop_view(stop: Stop) -> StopView:
     return StopView(
         order=stop.order,
         requested_at=_at(stop.requested_ms),
+        by=stop.by,
+        delivered_at=None if stop.delivered_ms is None else _at(stop.delivered_ms),
         observed_at=None if stop.observed_ms is None else _at(stop.observed_ms),
         verified_at=None if stop.verified_ms is None else _at(stop.verified_ms),
         survivors=stop.survivors,

@@ -42,7 +42,9 @@ def submit(desk: Desk, request: JobRequest, *, caller: Caller) -> str:
         spec = _spec(desk, request, known=known)
         if known is not None:
             return _same(known, spec)
-        enter(tx, desk, spec, adds_step=request.task_id is not None)
+        progress = request.progress_seconds
+        progress_ms = None if progress is None else int(progress * 1000)
+        enter(tx, desk, spec, adds_step=request.task_id is not None, progress_ms=progress_ms)
     desk.store.announce()
     crash_here("submit.after_commit")
     return spec.job_id
@@ -65,7 +67,7 @@ def _spec(desk: Desk, request: JobRequest, *, known: JobRow | None) -> JobSpec:
     content = {
         field.name: getattr(request, field.name)
         for field in fields(request)
-        if field.name not in ("job_id", "task_id", "tenant_id")
+        if field.name not in ("job_id", "task_id", "tenant_id", "progress_seconds")
     }
     try:
         checker(request.output_schema)
@@ -95,7 +97,13 @@ def _same(known: JobRow, spec: JobSpec) -> str:
 
 
 def enter(
-    tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool = False, is_ready: bool = True
+    tx: Transaction,
+    desk: Desk,
+    spec: JobSpec,
+    *,
+    adds_step: bool = False,
+    is_ready: bool = True,
+    progress_ms: int | None = None,
 ) -> JobRow:
     """Enter a job into the caller's transaction, with its wake-up when it is to be worked on."""
     task_row = tx.tasks.get(spec.task_id, scope=EVERY_TENANT)
@@ -123,6 +131,10 @@ def enter(
         state=reduce(job.evolve, submitted, JobState()),
         spec_digest=digest(body),
         account=Account(limits=limits_of(spec.budget)),
+        model=spec.driver.model if isinstance(spec.driver, ModelDriver) else "",
+        sub_model=spec.sub_model,
+        tools=" ".join(tools_of(spec)),
+        progress_ms=progress_ms,
         created_ms=tx.now_ms,
         updated_ms=tx.now_ms,
     )
@@ -130,6 +142,11 @@ def enter(
     if is_ready:
         tx.outbox.add(spec.job_id, generation=entered.state.generation)
     return entered
+
+
+def tools_of(spec: JobSpec) -> tuple[str, ...]:
+    """What a job may do beyond computing and asking: kill switches look for these names."""
+    return (*spec.allowed_tools, *(("network",) if spec.network_policy.allow else ()))
 
 
 def _plan(state: TaskState, spec: JobSpec) -> list[TaskEvent]:

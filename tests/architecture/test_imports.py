@@ -27,10 +27,12 @@ MAY_IMPORT = {
         "controlplane.views",
         "rlm_worker.contracts",
     ),
-    "controlplane.ports": ("controlplane.domain", "rlm_worker.contracts"),
+    "controlplane.ports": ("controlplane.domain", "controlplane.ports_control", "rlm_worker.contracts"),
+    "controlplane.ports_control": ("controlplane.domain", "rlm_worker.contracts"),
     "controlplane.handlers": (
         "controlplane.handlers",
         "controlplane.ports",
+        "controlplane.ports_control",
         "controlplane.domain",
         "controlplane.errors",
         "controlplane.views",
@@ -42,6 +44,7 @@ MAY_IMPORT = {
         "controlplane.watchdogs",
         "controlplane.handlers",
         "controlplane.ports",
+        "controlplane.ports_control",
         "controlplane.errors",
         "controlplane.notice",
         "controlplane.crashpoints",
@@ -55,9 +58,11 @@ MAY_IMPORT = {
     "controlplane.adapters": (
         "controlplane.adapters",
         "controlplane.ports",
+        "controlplane.ports_control",
         "controlplane.domain",
         "controlplane.errors",
         "controlplane.notice",
+        "controlplane.views",
         "rlm_worker.contracts",
     ),
     # What wires the worker in, and lazily: inside functions only.
