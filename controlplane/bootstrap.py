@@ -36,8 +36,9 @@ from controlplane.handlers import (
     submit,
     verify,
 )
+from controlplane.operations import Operations
 from controlplane.ports import Desk, Rules
-from controlplane.ports_control import SideOrders
+from controlplane.ports_control import SideOrders, StuckRules
 from controlplane.views import JobView, QuestionView, ReceiptView, TaskView
 from rlm_worker.contracts import Budget, EvidenceRef, JobResult, JobSpec, TraceRecord
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class App:
+class App(Operations):
     """What a caller can ask of the control plane: every command of a person, and the gateway of a worker.
 
     Whoever opens a home owns it. `acting_as` gives the same App to somebody else, with the rights of that one.
@@ -167,9 +168,6 @@ class App:
     def verify_receipts(self, task_id: str) -> int:
         return verify.verify_receipts(self.desk, task_id, caller=self.caller)
 
-    def _whole(self, job_id: str) -> str:
-        return queries.resolve(self.desk, job_id, caller=self.caller)
-
     def _as(self, by: str) -> Caller:
         return replace(self.caller, name=by) if by else self.caller
 
@@ -204,6 +202,16 @@ def _rules(settings: Settings) -> Rules:
         tenant_concurrency=settings.tenant_concurrency,
         default_tenant=settings.tenant,
         resend_after_ms=int(settings.resend_seconds * 1000),
+        stuck=StuckRules(
+            progress_ms=int(settings.progress_seconds * 1000),
+            overdue_ms=int(settings.overdue_seconds * 1000),
+            answer_ms=int(settings.answer_seconds * 1000),
+            person_ms=int(settings.question_seconds * 1000),
+            dispatch_ms=int(settings.dispatch_seconds * 1000),
+            attempts=settings.attempts_limit,
+            tokens_per_minute=settings.spend_tokens_per_minute,
+        ),
+        stuck_policy=settings.stuck_policy or "",
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from pydantic import JsonValue
@@ -13,7 +13,7 @@ from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
-from controlplane.ports_control import ControlRows, SideOrders
+from controlplane.ports_control import ControlRows, SideOrders, StuckRules
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
 from rlm_worker.contracts.trace import GENESIS
@@ -288,6 +288,8 @@ class Rules:
     tenant_concurrency: int | None = None
     default_tenant: str = "local"
     resend_after_ms: int = 5_000
+    stuck: StuckRules = field(default_factory=StuckRules)
+    stuck_policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,6 +61,7 @@ class StuckRules:
     person_ms: int = 7 * 86_400_000
     dispatch_ms: int = 60_000
     attempts: int = 100
+    tokens_per_minute: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +147,10 @@ class Findings(Protocol):
     def of_job(self, job_id: str) -> list[Finding]: ...
 
     def page(self, *, scope: Scope, limit: int, before_ms: int | None, only_open: bool) -> list[Finding]: ...
+
+    def no_longer_quarantined(self) -> list[str]:
+        """Findings about jobs that took their workers down, and that an operator has brought back since."""
+        ...
 
     def resolve(self, finding_ids: Sequence[str]) -> None: ...
 

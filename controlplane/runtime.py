@@ -11,7 +11,7 @@ from controlplane.config import Settings
 from controlplane.engine_settings import ENGINE
 from controlplane.errors import InvalidRequest
 from controlplane.handlers import leases
-from controlplane.watchdogs import dispatcher, lease_reaper
+from controlplane.watchdogs import dispatcher, lease_reaper, switch_keeper
 from controlplane.watchdogs.loop import Loop
 from rlm_worker.contracts.gateway import JOBS_QUEUE
 
@@ -85,6 +85,7 @@ class EmbeddedRuntime:
         if self._only_jobs is not None:
             lease_reaper.run_once(desk)
             dispatcher.wake(desk, send=send, jobs=self._only_jobs)
+        keeper = self._app.stuck_keeper()
         self._loops = [
             Loop(
                 "dispatcher",
@@ -96,6 +97,16 @@ class EmbeddedRuntime:
                 "lease_reaper",
                 lambda: _discard(lease_reaper.run_once(desk)),
                 interval=lease_reaper.INTERVAL,
+            ),
+            Loop(
+                "switch_keeper",
+                lambda: _discard(switch_keeper.run_once(desk)),
+                interval=switch_keeper.INTERVAL,
+            ),
+            Loop(
+                "stuck_keeper",
+                lambda: _discard(keeper.run_once()),
+                interval=self._app.settings.stuck_seconds,
             ),
         ]
         for loop in self._loops:

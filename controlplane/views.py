@@ -1,7 +1,7 @@
 """What readers get to see of tasks and jobs: plain values for CLI, API and console. No behaviour, no store."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal
 
 from rlm_worker.contracts.base import JsonObject
@@ -9,6 +9,7 @@ from rlm_worker.contracts.gateway import Desired
 from rlm_worker.contracts.job import Budget, JobSpec
 from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import JobResult, Usage
+from rlm_worker.contracts.trace import TraceRecord
 
 JobStateName = Literal[
     "queued",
@@ -24,6 +25,11 @@ JobStateName = Literal[
     "quarantined",
 ]
 TERMINAL: frozenset[JobStateName] = frozenset({"succeeded", "partial", "failed", "stopped", "quarantined"})
+
+
+def at(ms: int) -> datetime:
+    """A time of the store, as people are told it."""
+    return datetime.fromtimestamp(ms / 1000, tz=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,3 +157,99 @@ class TaskView:
     updated_at: datetime
     job_ids: tuple[str, ...] = ()
     receipts: tuple[ReceiptView, ...] = field(default=())
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingView:
+    """What a watchdog found about a job, and what was done."""
+
+    finding_id: str
+    job_id: str
+    tenant_id: str
+    kind: str
+    detail: str
+    evidence: dict[str, object]
+    action: Literal["warn", "pause", "stop", "kill", "quarantine"]
+    at: datetime
+    resolved_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateFigures:
+    """Jobs in one state."""
+
+    jobs: int
+    oldest_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerFigures:
+    """A worker and how long nothing was heard of it."""
+
+    worker_id: str
+    host: str
+    slots: int
+    is_draining: bool
+    silent_seconds: float
+    jobs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Monitors:
+    """How things stand."""
+
+    at: datetime
+    jobs: dict[str, StateFigures]
+    ended_last_hour: dict[str, int]
+    #: Of those that ended in the last hour: failed and quarantined ones.
+    failure_rate: float
+    oldest_running_seconds: float
+    oldest_waiting_seconds: float
+    #: Jobs under way that lost a worker, and the most workers that one of them lost.
+    jobs_retried: int
+    most_retries: int
+    queue_depth: int
+    #: Told to who sees every tenant.
+    workers: tuple[WorkerFigures, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointView:
+    """The state of a task after its last fold."""
+
+    seq: int
+    state: dict[str, object]
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingCall:
+    """A call that left and has no recorded outcome."""
+
+    ordinal: int
+    kind: str
+    model: str
+    #: What the same call is recognised by when it is asked again.
+    key: str
+    fence: int
+    asked_at: datetime
+    hold: dict[str, object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseView:
+    """Everything about a job that an operator needs to decide what to do with it."""
+
+    job: JobView
+    checkpoint: CheckpointView | None
+    step_id: str
+    step_status: str
+    task_status: str
+    iteration: int
+    last_event: TraceRecord | None
+    pending: tuple[PendingCall, ...]
+    #: The last outcome that was recorded.
+    observed: TraceRecord | None
+    findings: tuple[FindingView, ...]
+    #: What can be done, in the words of the commands.
+    choices: tuple[str, ...]

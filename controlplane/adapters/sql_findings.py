@@ -15,7 +15,7 @@ from controlplane.views import TERMINAL
 _JOB, _LEASE, _FINDING, _ATTEMPT = schema.job, schema.lease, schema.finding, schema.attempt
 _AT_WORK = ("leased", "running", "stopping")
 _OPEN = ("queued", "held", "parked", *_AT_WORK)
-_LIMIT = 200
+_LIMIT = 1_000
 
 
 class SqlFindings:
@@ -60,6 +60,18 @@ class SqlFindings:
             Finding(**{**found, "evidence": json.loads(found["evidence"])})
             for found in self._connection.execute(query).mappings()
         ]
+
+    def no_longer_quarantined(self) -> list[str]:
+        query = (
+            sa.select(_FINDING.c.finding_id)
+            .select_from(_FINDING.join(_JOB, _JOB.c.job_id == _FINDING.c.job_id))
+            .where(
+                _FINDING.c.kind == "crashed_repeatedly",
+                _FINDING.c.resolved_ms.is_(None),
+                _JOB.c.state != "quarantined",
+            )
+        )
+        return list(self._connection.execute(query).scalars())
 
     def resolve(self, finding_ids: Sequence[str]) -> None:
         self._connection.execute(
@@ -148,9 +160,12 @@ class SqlFindings:
         return self._rows(query)
 
     def at_work(self) -> list[StuckRow]:
-        return self._rows(
-            self._leased(_LEASE.c.granted_ms, account=_JOB.c.account, trace_events=_JOB.c.trace_events)
-        )
+        query = self._leased(_LEASE.c.granted_ms, account=_JOB.c.account, trace_events=_JOB.c.trace_events)
+        rows = self._rows(query)
+        for row in rows:
+            _, into, out, _ = json.loads(row.facts.pop("account"))["spent"]
+            row.facts["tokens"] = into + out
+        return rows
 
     def _rows(self, query: sa.Select[Any]) -> list[StuckRow]:
         rows = []

@@ -222,7 +222,7 @@ def evolve(state: JobState, event: JobEvent) -> JobState:  # noqa: C901, PLR0911
         case JobRequeued():
             return replace(state, state="queued", generation=event.generation)
         case JobQuarantined():
-            return replace(state, state="quarantined", reason=event.reason, settled_fence=state.fence)
+            return _quarantined(state, event)
         case StopRequested():
             return stopping.stop_requested(state, event)
         case StopSeen():
@@ -255,6 +255,11 @@ def evolve(state: JobState, event: JobEvent) -> JobState:  # noqa: C901, PLR0911
             return state
         case _:
             assert_never(event)
+
+
+def _quarantined(state: JobState, event: JobQuarantined) -> JobState:
+    ended = replace(state, state="quarantined", reason=event.reason, settled_fence=state.fence)
+    return replace(ended, parked=None)
 
 
 def _submitted(state: JobState, event: JobSubmitted) -> JobState:

@@ -42,12 +42,19 @@ def submit(desk: Desk, request: JobRequest, *, caller: Caller) -> str:
         spec = _spec(desk, request, known=known)
         if known is not None:
             return _same(known, spec)
-        progress = request.progress_seconds
-        progress_ms = None if progress is None else int(progress * 1000)
+        progress_ms = _progress_ms(desk, request)
         enter(tx, desk, spec, adds_step=request.task_id is not None, progress_ms=progress_ms)
     desk.store.announce()
     crash_here("submit.after_commit")
     return spec.job_id
+
+
+def _progress_ms(desk: Desk, request: JobRequest) -> int | None:
+    """A job whose single cells may take long is not stuck while one runs."""
+    if request.progress_seconds is not None:
+        return int(request.progress_seconds * 1000)
+    two_cells_ms = int(request.sandbox_policy.cell_seconds * 2_000)
+    return two_cells_ms if two_cells_ms > desk.rules.stuck.progress_ms else None
 
 
 def _refuse_unpriced(desk: Desk, request: JobRequest) -> None:

@@ -20,7 +20,12 @@ MAY_IMPORT = {
     "controlplane.schemas": ("controlplane.errors", "rlm_worker.contracts"),
     "controlplane.crashpoints": (),
     "controlplane.engine_settings": (),
-    "controlplane.config": ("controlplane.errors", "controlplane.engine_settings"),
+    "controlplane.control_settings": (),
+    "controlplane.config": (
+        "controlplane.errors",
+        "controlplane.control_settings",
+        "controlplane.engine_settings",
+    ),
     "controlplane.domain": (
         "controlplane.domain",
         "controlplane.errors",
@@ -43,6 +48,7 @@ MAY_IMPORT = {
     "controlplane.watchdogs": (
         "controlplane.watchdogs",
         "controlplane.handlers",
+        "controlplane.domain",
         "controlplane.ports",
         "controlplane.ports_control",
         "controlplane.errors",
