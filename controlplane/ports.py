@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from pydantic import JsonValue
@@ -16,6 +16,7 @@ from controlplane.domain.queueing import ModelLimit
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
 from controlplane.ports_access import AccessRows
+from controlplane.ports_control import ControlRows, SideOrders, StuckRules
 from controlplane.ports_queue import Backlog, Duties, Workers
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
@@ -36,6 +37,13 @@ class JobRow:
     updated_ms: int
     #: When the trace last grew; 0 before that.
     recorded_ms: int = 0
+    #: Who writes the cells (empty: no model), and who answers predict().
+    model: str = ""
+    sub_model: str = ""
+    #: Names of the tools that it may use, separated by spaces.
+    tools: str = ""
+    #: Time without a record after which it counts as stuck; None: what the settings say.
+    progress_ms: int | None = None
     #: Set aside at the tenant when the job was first claimed; None before that and after the settlement.
     tenant_hold: Amounts | None = None
     #: Of what it spent: already settled at the tenant, because its hold ended before the job did.
@@ -70,6 +78,8 @@ class Orders:
     reason: str
     lease: Lease | None
     steers: tuple[Steer, ...] = ()
+    #: Version of the limits in force; 0: those of the spec.
+    budget_version: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,7 +302,7 @@ class Answers(Protocol):
     def of(self, job_id: str) -> tuple[PersonAnswer, ...]: ...
 
 
-class Transaction(AccessRows, Protocol):
+class Transaction(AccessRows, ControlRows, Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
     #: The database's clock, read once.
@@ -354,6 +364,8 @@ class Rules:
     model_limits: tuple[ModelLimit, ...] = ()
     #: A worker that was not seen for so long does not count.
     worker_silent_ms: int = 30_000
+    stuck: StuckRules = field(default_factory=StuckRules)
+    stuck_policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -370,3 +382,5 @@ class Desk:
     pid_of: Callable[[str], int]
     #: Whether a call to the model of this name has a known price.
     is_priced: Callable[[str], bool]
+    #: Orders that wait for nobody.
+    side: SideOrders

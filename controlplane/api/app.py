@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from controlplane.api import (
     problems,
+    routes_control,
     routes_files,
     routes_health,
     routes_identity,
@@ -37,6 +38,7 @@ _ROUTERS = (
     routes_files.routes,
     routes_identity.routes,
     routes_limits.routes,
+    routes_control.routes,
     routes_workers.routes,
     routes_health.routes,
 )

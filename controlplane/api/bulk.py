@@ -1,7 +1,8 @@
 """One order to many jobs: each is its own act, with its own outcome. A filter must fit as many as the caller was told."""
 
 from controlplane.api import answers as to
-from controlplane.api.bodies import BulkAnswer, BulkOutcome, BulkRequest, JobFilter, Problem
+from controlplane.api.bodies import JobFilter, Problem
+from controlplane.api.bodies_orders import BulkAnswer, BulkOutcome, BulkRequest
 from controlplane.api.calls import Acting
 from controlplane.api.problems import as_problem
 from controlplane.domain.identity import Capability

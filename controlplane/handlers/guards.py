@@ -1,12 +1,15 @@
 """A desk whose first write checks something before and marks something after, in the same transaction as what is done there."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from typing import Any
 
+from controlplane.domain.commands import Order
 from controlplane.domain.identity import Caller
 from controlplane.errors import NotAsSeen, NotFound
 from controlplane.ports import Cold, Desk, Durability, Store, Transaction, Watch
+from controlplane.ports_control import SideOrder, SideOrders
 
 Guard = Callable[[Transaction], None]
 
@@ -44,10 +47,39 @@ class GuardedStore:
         self._store.close()
 
 
+class StoreFirst:
+    """Orders beside the store, for whoever has a condition: only the store can tell whether it holds, so nothing goes before it."""
+
+    def __init__(self, side: SideOrders) -> None:
+        self._side = side
+
+    def put(
+        self, *, order: Order, by: str, reason: str, jobs: Sequence[str], switch: dict[str, Any] | None = None
+    ) -> SideOrder | None:
+        _ = order, by, reason, jobs, switch
+        return None
+
+    def pending(self) -> list[SideOrder]:
+        return self._side.pending()
+
+    def of(self, job_id: str) -> SideOrder | None:
+        return self._side.of(job_id)
+
+    def entered(self, marks: Sequence[str]) -> None:
+        self._side.entered(marks)
+
+    def listen(self, announce: Callable[[], None]) -> None:
+        self._side.listen(announce)
+
+    def close(self) -> None:
+        self._side.close()
+
+
 def guarded(desk: Desk, *, before: Guard | None = None, after: Guard | None = None) -> Desk:
     if before is None and after is None:
         return desk
-    return replace(desk, store=GuardedStore(desk.store, before=before, after=after))
+    store = GuardedStore(desk.store, before=before, after=after)
+    return replace(desk, store=store, side=StoreFirst(desk.side))
 
 
 def tag_of(tx: Transaction, job_id: str, *, caller: Caller) -> str:

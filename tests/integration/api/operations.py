@@ -17,6 +17,7 @@ NOTHING = {
     "path": "out/nothing.txt",
     "key_id": "0123456789abcdef",
     "tenant_id": "nobody",
+    "switch_id": "1000000",
     "worker_id": "nowhere/b/1/1",
     "permission_id": "prm_00000000000000000000",
 }
@@ -103,6 +104,21 @@ OPERATIONS: dict[str, Operation] = {
     "read_audit": Operation("audit.read", is_list=True),
     "list_budgets": Operation("budget.read", is_list=True),
     "set_budget": Operation("budget.set", {"subcalls": 5}, is_platform=True),
+    "retune_job": Operation("job.retune", {"budget": {"max_subcalls": 20}, **REASON}, job="ready_job_id"),
+    "retry_job": Operation("job.operate", REASON, status=422),
+    "complete_job": Operation(
+        "job.operate", {"output": {"answer": "x"}, **REASON}, job="asking_job_id", status=200
+    ),
+    "list_switches": Operation("switch.read", is_list=True),
+    "engage_switch": Operation(
+        "switch.engage",
+        {"scope_kind": "task", "scope_id": "{task_id}", "action": "pause", **REASON},
+        status=201,
+    ),
+    "release_switch": Operation("switch.release", REASON),
+    "list_findings": Operation("job.read", is_list=True),
+    "get_monitors": Operation("job.read", is_list=True),
+    "get_case": Operation("trace.read"),
     "list_workers": Operation("worker.read", is_list=True),
     "drain_worker": Operation("worker.drain", {"draining": True}, is_platform=True),
     "is_alive": Operation(is_list=True),

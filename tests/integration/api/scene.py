@@ -88,6 +88,8 @@ def belongings(app: App, client: Callable[..., Any], *, tenant: str) -> dict[str
     key = admin.post("/v1/keys", json={"principal": f"someone-of-{tenant}", "roles": ["viewer"]}).json()
     wish = {"subject": "role:viewer", "capability": "job.stop", "effect": "deny"}
     permission = admin.post("/v1/permissions", json=wish).json()
+    switch = {"scope_kind": "job", "scope_id": job_id, "action": "pause", "reason": "for a test"}
+    engaged = admin.post("/v1/switches", json=switch).json()
     open_upload = {"sha256": hashlib.sha256(tenant.encode()).hexdigest(), "size_bytes": 1_000}
     return {
         "job_id": job_id,
@@ -102,6 +104,7 @@ def belongings(app: App, client: Callable[..., Any], *, tenant: str) -> dict[str
         "key_id": key["key_id"],
         "tenant_id": tenant,
         "permission_id": permission["permission_id"],
+        "switch_id": str(engaged["order_id"]),
     }
 
 
