@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
-from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast
 
@@ -11,12 +10,12 @@ from pydantic import JsonValue
 
 from controlplane.adapters.evidence import EvidenceRoom
 from controlplane.config import Settings
-from controlplane.custodian import JobLine, JobQuery, Wait
+from controlplane.custodian import JobLine, JobQuery, Wait, driver_name
 from controlplane.errors import NotFound
 from controlplane.handlers.asking import Question
-from controlplane.views import JobView
+from controlplane.handlers.searching import Search
+from controlplane.views import JobPage, JobView
 from rlm_worker.contracts import EvidenceRef, TraceRecord
-from rlm_worker.contracts.job import JobSpec
 from rlm_worker.contracts.reading import ManifestEntry
 from rlm_worker.contracts.result import ArtifactRef
 
@@ -34,7 +33,7 @@ class _Home(Protocol):
     evidence: EvidenceRoom
 
     def job(self, job_id: str) -> JobView: ...
-    def jobs(self, *, limit: int, state: str | None, before: str | None) -> list[JobView]: ...
+    def search(self, wanted: Search, *, limit: int, cursor: str | None = None) -> JobPage: ...
     def trace(self, job_id: str, *, after: int, limit: int) -> list[TraceRecord]: ...
     def answer(self, job_id: str, *, question: int | None, value: JsonValue, by: str) -> Question: ...
     def verify_trace(self, job_id: str) -> int: ...
@@ -50,13 +49,19 @@ class AtHome:
     hint_of_workers = "It waits for a worker of this home: custody worker"
 
     def lines(self: "_Home", query: JobQuery) -> Iterator[JobLine]:
-        before = None
-        for _ in count():
-            views = self.jobs(limit=_PAGE, state=query.state, before=before)
-            yield from (line_of(view) for view in views if fits(view, query))
-            if len(views) < _PAGE:
-                return
-            before = views[-1].job_id
+        wanted = Search(
+            states=frozenset() if query.state is None else frozenset({query.state}),
+            task_id=query.task_id or None,
+            labels=dict(query.labels),
+            model=query.model or None,
+            created_after=query.since,
+            words=query.words,
+        )
+        page = self.search(wanted, limit=_PAGE)
+        yield from map(line_of, page.items)
+        while page.next is not None:
+            page = self.search(wanted, limit=_PAGE, cursor=page.next)
+            yield from map(line_of, page.items)
 
     def reply(self: "_Home", job_id: str, *, question: int | None, value: JsonValue, by: str = "") -> int:
         return self.answer(job_id, question=question, value=value, by=by).question
@@ -99,18 +104,6 @@ class AtHome:
         return EmbeddedRuntime(cast("App", self), only_jobs=only_jobs)
 
 
-def fits(view: JobView, query: JobQuery) -> bool:
-    """Whether a job is one of those that were asked for."""
-    said = f"{view.spec.task} {' '.join(view.spec.labels.values())}".lower()
-    return (
-        all(view.spec.labels.get(name) == value for name, value in query.labels)
-        and (query.since is None or view.created_at.replace(tzinfo=query.since.tzinfo) >= query.since)
-        and (not query.model or query.model in driver_name(view.spec) or query.model in view.spec.sub_model)
-        and (not query.task_id or view.task_id == query.task_id)
-        and all(word in said for word in query.words.lower().split())
-    )
-
-
 def line_of(view: JobView) -> JobLine:
     usage = view.usage if view.result is None else view.result.usage
     return JobLine(
@@ -124,14 +117,3 @@ def line_of(view: JobView) -> JobLine:
         cost_usd=usage.cost_usd,
         answered_by="" if view.result is None else view.result.answered_by,
     )
-
-
-def driver_name(spec: JobSpec) -> str:
-    """The driver in one word, with what it is driven by."""
-    match spec.driver.kind:
-        case "model":
-            return f"model {spec.driver.model}"
-        case "playbook":
-            return f"playbook {spec.driver.name}"
-        case "recording":
-            return f"recording of {spec.driver.job_id}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
 
+from controlplane.control_settings import ControlSettings
 from controlplane.engine_settings import MAY_BE_ZERO, EngineSettings, ModelChoices
 from controlplane.errors import InvalidRequest
 
@@ -17,7 +18,7 @@ _PREFIX = "CUSTODY_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(ModelChoices, EngineSettings):
+class Settings(ModelChoices, EngineSettings, ControlSettings):
     """Everything that can be set about an installation. Keys of providers are not here: the worker alone reads them."""
 
     #: Folder of the database and of staged evidence.

@@ -11,17 +11,19 @@ from typing import IO, Protocol, TypeAlias
 
 from pydantic import JsonValue
 
-from controlplane.adapters.readings import OnConverted
 from controlplane.adapters.sources.typed import Source
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.views import JobStateName, JobView, QuestionView
 from rlm_worker.contracts import Budget, EvidenceRef, TraceRecord
+from rlm_worker.contracts.job import JobSpec
 from rlm_worker.contracts.reading import ManifestEntry
 from rlm_worker.contracts.result import ArtifactRef
 
 #: Stands for a model that whoever runs the installation has chosen.
 SERVERS_CHOICE = "chosen by the server"
 
+#: Told of each document that became text: how many are done, how many there are, its name.
+OnConverted: TypeAlias = Callable[[int, int, str], None]
 #: Returns after some seconds, or earlier when there is a reason to.
 Wait: TypeAlias = Callable[[float], object]
 
@@ -128,3 +130,14 @@ class Custodian(Protocol):
     def at_work(self, only_jobs: AbstractSet[str]) -> AbstractContextManager[object]:
         """Somebody works on these jobs for as long as this is entered."""
         ...
+
+
+def driver_name(spec: JobSpec) -> str:
+    """The driver in one word, with what it is driven by."""
+    match spec.driver.kind:
+        case "model":
+            return f"model {spec.driver.model}"
+        case "playbook":
+            return f"playbook {spec.driver.name}"
+        case "recording":
+            return f"recording of {spec.driver.job_id}"

@@ -5,6 +5,7 @@ ControlPlaneError
 ├─ Rejected             the caller must change the request
 │  ├─ InvalidRequest    … its content
 │  │  ├─ KeyReused      … or the idempotency key, which names another request
+│  │  ├─ BadCursor      … the cursor, which no answer gave
 │  │  └─ TooLarge       … its size
 │  ├─ NotFound          … what it names
 │  ├─ Denied            … or obtain a permission
@@ -12,7 +13,7 @@ ControlPlaneError
 ├─ Stale                someone moved on: read again, then decide
 │  ├─ FenceStale        the lease behind this write is not the current one
 │  ├─ VersionConflict   the record changed since it was read
-│  │  └─ NotAsSeen      … by the caller, who said what it must be
+│  ├─ NotAsSeen         … or since the caller saw it, who said what it must be
 │  └─ UnderWay          the same request is being carried out, or its answer was lost
 ├─ Tampered             a hash chain does not hold: look before anything else
 └─ Unavailable          nobody's decision: wait and try again
@@ -33,6 +34,10 @@ class InvalidRequest(Rejected):
 
 class KeyReused(InvalidRequest):
     """The idempotency key was used for another request."""
+
+
+class BadCursor(InvalidRequest):
+    """A cursor that no answer to this list gave."""
 
 
 class TooLarge(InvalidRequest):
@@ -68,8 +73,8 @@ class VersionConflict(Stale):
     """The record changed since it was read."""
 
 
-class NotAsSeen(VersionConflict):
-    """The record is not what the caller saw of it."""
+class NotAsSeen(Stale):
+    """The record is not what the caller saw of it. Trying again changes nothing."""
 
 
 class UnderWay(Stale):

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from pydantic import JsonValue
 
 from controlplane.domain.budget import NOTHING, Account, Amounts, Limits
-from controlplane.domain.identity import Role, Scope
+from controlplane.domain.identity import Scope
 from controlplane.domain.ids import Chain
 from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
@@ -16,6 +16,7 @@ from controlplane.domain.queueing import ModelLimit
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
 from controlplane.ports_access import AccessRows
+from controlplane.ports_control import ControlRows, SideOrders, StuckRules
 from controlplane.ports_queue import Backlog, Duties, Workers
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
@@ -36,6 +37,13 @@ class JobRow:
     updated_ms: int
     #: When the trace last grew; 0 before that.
     recorded_ms: int = 0
+    #: Who writes the cells (empty: no model), and who answers predict().
+    model: str = ""
+    sub_model: str = ""
+    #: Names of the tools that it may use, separated by spaces.
+    tools: str = ""
+    #: Time without a record after which it counts as stuck; None: what the settings say.
+    progress_ms: int | None = None
     #: Set aside at the tenant when the job was first claimed; None before that and after the settlement.
     tenant_hold: Amounts | None = None
     #: Of what it spent: already settled at the tenant, because its hold ended before the job did.
@@ -70,6 +78,8 @@ class Orders:
     reason: str
     lease: Lease | None
     steers: tuple[Steer, ...] = ()
+    #: Version of the limits in force; 0: those of the spec.
+    budget_version: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,28 +94,6 @@ class LedgerEntry:
 class ReceiptRow:
     receipt_id: str
     link: Link
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeyRow:
-    """A key of the API: whose it is and what it may do. Its secret is not here."""
-
-    key_id: str
-    #: Empty: of no tenant, for those who look after all of them.
-    tenant_id: str
-    principal: str
-    roles: frozenset[Role]
-    secret_hash: str
-    note: str = ""
-    created_ms: int
-    created_by: str
-    expires_ms: int | None = None
-    revoked_ms: int | None = None
-    revoked_by: str = ""
-    used_ms: int | None = None
-
-    def is_valid(self, now_ms: int) -> bool:
-        return self.revoked_ms is None and (self.expires_ms is None or now_ms < self.expires_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,23 +302,7 @@ class Answers(Protocol):
     def of(self, job_id: str) -> tuple[PersonAnswer, ...]: ...
 
 
-class Keys(Protocol):
-    def add(self, row: KeyRow) -> None: ...
-
-    def get(self, key_id: str) -> KeyRow | None: ...
-
-    def page(self, *, scope: Scope, after: str, limit: int) -> list[KeyRow]: ...
-
-    def any_valid(self) -> bool:
-        """Whether anybody could come with a key."""
-        ...
-
-    def revoke(self, key_id: str, *, by: str) -> None: ...
-
-    def mark_used(self, key_id: str) -> None: ...
-
-
-class Transaction(AccessRows, Protocol):
+class Transaction(AccessRows, ControlRows, Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
     #: The database's clock, read once.
@@ -343,7 +315,6 @@ class Transaction(AccessRows, Protocol):
     budgets: Budgets
     steers: Steers
     answers: Answers
-    keys: Keys
     backlog: Backlog
     workers: Workers
     duties: Duties
@@ -393,6 +364,8 @@ class Rules:
     model_limits: tuple[ModelLimit, ...] = ()
     #: A worker that was not seen for so long does not count.
     worker_silent_ms: int = 30_000
+    stuck: StuckRules = field(default_factory=StuckRules)
+    stuck_policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -409,3 +382,5 @@ class Desk:
     pid_of: Callable[[str], int]
     #: Whether a call to the model of this name has a known price.
     is_priced: Callable[[str], bool]
+    #: Orders that wait for nobody.
+    side: SideOrders

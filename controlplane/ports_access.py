@@ -1,14 +1,36 @@
-"""Ports of who may do what: tenants, permissions, the audit, repeated requests, uploads, and what a tenant may refer to."""
+"""Ports of who may do what: keys, tenants, permissions, the audit, repeated requests, uploads, and what a tenant may refer to."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from controlplane.domain.identity import Scope
+from controlplane.domain.identity import Role, Scope
 from controlplane.domain.permissions import Permission
 
 Outcome = Literal["done", "refused"]
 OwnedKind = Literal["blob", "evidence"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyRow:
+    """A key of the API: whose it is and what it may do. Its secret is not here."""
+
+    key_id: str
+    #: Empty: of no tenant, for those who look after all of them.
+    tenant_id: str
+    principal: str
+    roles: frozenset[Role]
+    secret_hash: str
+    note: str = ""
+    created_ms: int
+    created_by: str
+    expires_ms: int | None = None
+    revoked_ms: int | None = None
+    revoked_by: str = ""
+    used_ms: int | None = None
+
+    def is_valid(self, now_ms: int) -> bool:
+        return self.revoked_ms is None and (self.expires_ms is None or now_ms < self.expires_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +105,22 @@ class AttemptRow:
     granted_ms: int
     ended_ms: int | None
     outcome: str
+
+
+class Keys(Protocol):
+    def add(self, row: KeyRow) -> None: ...
+
+    def get(self, key_id: str) -> KeyRow | None: ...
+
+    def page(self, *, scope: Scope, after: str, limit: int) -> list[KeyRow]: ...
+
+    def any_valid(self) -> bool:
+        """Whether anybody could come with a key."""
+        ...
+
+    def revoke(self, key_id: str, *, by: str) -> None: ...
+
+    def mark_used(self, key_id: str) -> None: ...
 
 
 class Tenants(Protocol):
@@ -172,6 +210,7 @@ class TaskList(Protocol):
 class AccessRows(Protocol):
     """What a transaction holds beside jobs and tasks."""
 
+    keys: Keys
     tenants: Tenants
     permissions: Permissions
     audits: Audits

@@ -13,6 +13,8 @@ from controlplane.adapters.sql_access import SqlAttempts, SqlAudits, SqlPermissi
 from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlSteers
 from controlplane.adapters.sql_archive import SqlArchive
 from controlplane.adapters.sql_backlog import SqlBacklog
+from controlplane.adapters.sql_controls import SqlControls, SqlRetunes
+from controlplane.adapters.sql_findings import SqlFigures, SqlFindings
 from controlplane.adapters.sql_history import SqlHistory, SqlTasks
 from controlplane.adapters.sql_jobs import SqlJobs
 from controlplane.adapters.sql_keys import SqlKeys
@@ -28,7 +30,6 @@ from controlplane.ports import (
     Durability,
     History,
     Jobs,
-    Keys,
     Leases,
     Steers,
     Tasks,
@@ -38,6 +39,7 @@ from controlplane.ports import (
 from controlplane.ports_access import (
     Attempts,
     Audits,
+    Keys,
     Owned,
     Permissions,
     Repeats,
@@ -45,6 +47,7 @@ from controlplane.ports_access import (
     Tenants,
     Uploads,
 )
+from controlplane.ports_control import Controls, Figures, Findings, Retunes
 from controlplane.ports_queue import Backlog, Duties, Workers
 
 
@@ -74,6 +77,10 @@ class SqlTransaction:
         self.workers: Workers = SqlWorkers(connection, now_ms=now_ms)
         self.duties: Duties = SqlDuties(connection, now_ms=now_ms)
         self.archive: Archive = SqlArchive(connection, now_ms=now_ms)
+        self.controls: Controls = SqlControls(connection, now_ms=now_ms)
+        self.retunes: Retunes = SqlRetunes(connection, now_ms=now_ms)
+        self.findings: Findings = SqlFindings(connection, now_ms=now_ms)
+        self.figures: Figures = SqlFigures(connection, now_ms=now_ms)
 
 
 class SqlStore:

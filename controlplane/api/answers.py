@@ -7,6 +7,7 @@ from controlplane.api import withholding
 from controlplane.api.bodies import (
     AttemptBody,
     JobBody,
+    JobFilter,
     JobItem,
     LeaseBody,
     QuestionBody,
@@ -18,6 +19,7 @@ from controlplane.api.bodies import (
     TraceItem,
 )
 from controlplane.api.bodies_files import EvidenceBody, UploadBody
+from controlplane.handlers.searching import Search
 from controlplane.handlers.uploads import KEPT_MS, ref_of
 from controlplane.ports_access import AttemptRow, OwnedRow, UploadRow
 from controlplane.views import JobView, QuestionView, ReceiptView, TaskView
@@ -37,6 +39,18 @@ def ms_of(when: datetime | None) -> int | None:
     return None if when is None else int(when.timestamp() * 1000)
 
 
+def search(wanted: JobFilter) -> Search:
+    return Search(
+        states=frozenset(wanted.states),
+        task_id=wanted.task_id,
+        labels=dict(label.split("=", 1) for label in wanted.labels),
+        model=wanted.model,
+        words=wanted.words,
+        created_after=wanted.created_after,
+        created_before=wanted.created_before,
+    )
+
+
 def job_item(view: JobView, *, content: bool) -> JobItem:
     return JobItem(
         job_id=view.job_id,
@@ -48,6 +62,8 @@ def job_item(view: JobView, *, content: bool) -> JobItem:
         attempts=view.attempts,
         created_at=view.created_at,
         updated_at=view.updated_at,
+        priority=view.priority,
+        deadline=view.deadline,
         task=withholding.text(view.spec.task, content=content),
         model=view.spec.driver.model if isinstance(view.spec.driver, ModelDriver) else "",
         sub_model=view.spec.sub_model,

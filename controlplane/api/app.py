@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from controlplane.api import (
     problems,
+    routes_control,
     routes_files,
     routes_health,
     routes_identity,
@@ -17,6 +18,7 @@ from controlplane.api import (
     routes_limits,
     routes_orders,
     routes_tasks,
+    routes_workers,
     stream,
 )
 from controlplane.api.authenticate import Authenticator
@@ -36,6 +38,8 @@ _ROUTERS = (
     routes_files.routes,
     routes_identity.routes,
     routes_limits.routes,
+    routes_control.routes,
+    routes_workers.routes,
     routes_health.routes,
 )
 #: Operations that nobody has to say who they are for.

@@ -1,4 +1,4 @@
-"""Bodies of the API: what callers send and what they are answered. Pydantic only, so that a client can use them as they are.
+"""Bodies of the API: what callers send and what they are answered. Pydantic only, so that a client can use them as they are. Orders, files and administration have modules of their own.
 
 Requests refuse fields that are not known; answers may get more fields in later releases, and whoever reads them leaves those.
 A text of a model or of evidence is either itself or a `Withheld` mark.
@@ -25,7 +25,7 @@ MOST = 2**53 - 1
 Whole = Annotated[int, Field(ge=0, le=MOST)]
 #: Deeper values are nobody's parameters.
 _DEEPEST = 100
-Label = Annotated[str, Field(max_length=200)]
+Label = Annotated[str, Field(max_length=200, pattern=r"^[^\x00]*$")]
 
 Item = TypeVar("Item")
 
@@ -223,49 +223,6 @@ class JobBody(JobItem):
     not_before: datetime | None = None
 
 
-class OrderRequest(Request):
-    """Why a job is to stop, die, pause or go on."""
-
-    reason: Reason = ""
-
-
-class SteerRequest(Request):
-    text: Annotated[str, Field(min_length=1, max_length=10_000)]
-
-
-class SteerAnswer(Answer):
-    #: What the worker acknowledges in the trace.
-    steer_id: int
-    job: JobItem
-
-
-class RetuneRequest(Request):
-    """New limits of a job that has not ended; what is left out stays."""
-
-    #: Limits by the names of a Budget; a job gets no less than it has used.
-    budget: Annotated[dict[str, int | float | str | None], Field(max_length=20)] = Field(default_factory=dict)
-    priority: Annotated[int, Field(ge=-1_000, le=1_000)] | None = None
-    deadline: AwareDatetime | None = None
-    reason: Annotated[str, Field(min_length=1, max_length=2_000)]
-
-
-class ForkRequest(Request):
-    """A new job that shares the first iterations of another."""
-
-    #: The last iteration that is shared; all finished ones when it is left out.
-    at: Annotated[int, Field(gt=0, le=MOST)] | None = None
-    steer: Annotated[str, Field(max_length=10_000)] = ""
-    budget: Budget | None = None
-
-
-class AnswerRequest(Request):
-    """An answer to what a job asks."""
-
-    #: May be left out when it asks one thing only.
-    question: Whole | None = None
-    value: JsonValue
-
-
 class QuestionBody(Answer):
     question: int
     text: Text
@@ -340,46 +297,22 @@ class TaskBody(TaskItem):
     receipts: tuple[ReceiptBody, ...] = ()
 
 
+#: A label that a job has, as NAME=VALUE.
+LabelPair = Annotated[str, Field(max_length=401, pattern=r"^[^=\x00]+=[^\x00]*$")]
+#: Words of what is asked, whole and in any order.
+Words = Annotated[str, Field(max_length=1_000, pattern=r"^[^\x00]*$")]
+
+
 class JobFilter(Request):
     """Which jobs: those that fit everything that is said."""
 
-    state: JobStateName | None = None
+    #: Any of these.
+    states: Annotated[tuple[JobStateName, ...], Field(max_length=20)] = ()
     task_id: Id | None = None
-    #: Labels that a job has, as NAME=VALUE.
-    label: Annotated[
-        tuple[Annotated[str, Field(max_length=401, pattern=r"^[^=]+=")], ...], Field(max_length=10)
-    ] = ()
-    #: Words of its task and of its labels.
-    words: Annotated[str, Field(max_length=1_000)] = ""
-    created_before: AwareDatetime | None = None
+    #: All of these.
+    labels: Annotated[tuple[LabelPair, ...], Field(max_length=10)] = ()
+    #: Who writes the cells or answers predict().
+    model: Label | None = None
+    words: Words = ""
     created_after: AwareDatetime | None = None
-
-
-class BulkRequest(Request):
-    """One order to many jobs, by their ids or by a filter."""
-
-    verb: Literal["stop", "kill", "pause", "resume", "steer"]
-    ids: Annotated[tuple[Id, ...], Field(min_length=1, max_length=1_000)] | None = None
-    filter: JobFilter | None = None
-    #: With a filter: how many jobs it must fit, as a dry run told; another number is refused.
-    expect: Annotated[int, Field(ge=0, le=1_000)] | None = None
-    dry_run: bool = False
-    reason: Reason = ""
-    #: What a steer says.
-    text: Annotated[str, Field(max_length=10_000)] = ""
-
-
-class BulkOutcome(Answer):
-    """What became of one job."""
-
-    job_id: str
-    #: `would`: of a dry run. `unchanged`: it has ended, or a stronger order is in force.
-    outcome: Literal["done", "would", "unchanged", "refused"]
-    state: JobStateName | None = None
-    problem: Problem | None = None
-
-
-class BulkAnswer(Answer):
-    dry_run: bool
-    matched: int
-    items: tuple[BulkOutcome, ...]
+    created_before: AwareDatetime | None = None

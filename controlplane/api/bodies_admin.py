@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, JsonValue
 
-from controlplane.api.bodies import Answer, Content, Id, Label, Reason, Request, Whole
+from controlplane.api.bodies import Answer, Content, Id, JobBody, Label, Request, Text, TraceItem, Whole
 from controlplane.domain.identity import Capability, Role
 
 Roles = Annotated[frozenset[Role], Field(min_length=1)]
@@ -174,31 +174,33 @@ class BudgetBody(Answer):
     held: AmountsBody
 
 
-SwitchScope = Literal["everything", "tenant", "task", "job", "tool", "model", "image"]
+SwitchScope = Literal["all", "tenant", "task", "job", "tool", "model", "image"]
 
 
 class SwitchRequest(Request):
     """A kill switch: in force until it is released."""
 
-    scope: SwitchScope
-    #: What it is about; left out with `everything`.
+    scope_kind: SwitchScope
+    #: What it is on; left out with `all`. Of tools, models and images a star may stand at the end.
     scope_id: Annotated[str, Field(max_length=200)] = ""
-    action: Literal["stop", "kill"] = "kill"
-    reason: Annotated[str, Field(min_length=1, max_length=2_000)]
-    #: Whose jobs it is limited to: one's own tenant, and everybody's for those who look after all.
+    action: Literal["pause", "stop", "kill"] = "kill"
+    reason: Annotated[str, Field(min_length=1, max_length=1_000)]
+    #: Limits the switch of a tool or a model to one tenant; one's own for callers of a tenant.
     tenant_id: Id | None = None
 
 
 class ReleaseRequest(Request):
-    reason: Annotated[str, Field(min_length=1, max_length=2_000)]
+    reason: Annotated[str, Field(min_length=1, max_length=1_000)]
 
 
 class SwitchBody(Answer):
-    switch_id: int
-    scope: SwitchScope
+    #: 0: the database is held up; workers have the order, and it is entered as soon as that is free.
+    order_id: int
+    scope_kind: SwitchScope
     scope_id: str
-    tenant_id: str | None
-    action: str
+    #: Whose jobs it is limited to; empty: everybody's.
+    tenant_id: str
+    action: Literal["pause", "stop", "kill"]
     reason: str
     by: str
     at: datetime
@@ -213,17 +215,16 @@ class WorkerBody(Answer):
     slots: int = 0
     image: str = ""
     facts: dict[str, JsonValue] = Field(default_factory=dict)
+    #: `silent`: it was not seen for a while and does not count.
+    state: Literal["working", "draining", "silent", "gone"]
     is_draining: bool = False
     first_seen_at: datetime
     last_seen_at: datetime
-    #: Leases that it holds.
-    jobs: int = 0
 
 
 class DrainRequest(Request):
     #: False: it may take up work again.
     draining: bool = True
-    reason: Reason = ""
 
 
 class FindingBody(Answer):
@@ -233,31 +234,73 @@ class FindingBody(Answer):
     tenant_id: str
     job_id: str
     kind: str
-    detail: str
-    evidence: dict[str, Content] = Field(default_factory=dict)
+    detail: Text
+    evidence: Content
     action: str
     at: datetime
     resolved_at: datetime | None = None
 
 
-class MonitorBody(Answer):
-    """One thing that is watched, and how it stands."""
-
-    name: str
-    status: Literal["ok", "warning", "failing"]
-    detail: str = ""
-    figures: dict[str, int | float] = Field(default_factory=dict)
+class StateFigures(Answer):
+    jobs: int
+    oldest_seconds: float
 
 
-class RunbookStep(Answer):
-    """One step to take, as the command that takes it."""
+class WorkerFigures(Answer):
+    worker_id: str
+    host: str
+    slots: int
+    is_draining: bool
+    silent_seconds: float
+    jobs: int
 
-    step: str
-    why: str = ""
-    command: str = ""
+
+class MonitorsBody(Answer):
+    """How things stand."""
+
+    at: datetime
+    jobs: dict[str, StateFigures]
+    ended_last_hour: dict[str, int]
+    failure_rate: float
+    oldest_running_seconds: float
+    oldest_waiting_seconds: float
+    jobs_retried: int
+    most_retries: int
+    queue_depth: int
+    #: Told to who looks after every tenant.
+    workers: tuple[WorkerFigures, ...] = ()
 
 
-class RunbookBody(Answer):
-    job_id: str
-    condition: str
-    steps: tuple[RunbookStep, ...]
+class CheckpointBody(Answer):
+    seq: int
+    digest: str
+    state: Content
+
+
+class PendingBody(Answer):
+    """A call that left and has no recorded outcome."""
+
+    ordinal: int
+    kind: str
+    model: str
+    key: str
+    fence: int
+    asked_at: datetime
+    hold: dict[str, Content]
+
+
+class CaseBody(Answer):
+    """Everything about a job that an operator needs to decide what to do with it."""
+
+    job: JobBody
+    checkpoint: CheckpointBody | None
+    step_id: str
+    step_status: str
+    task_status: str
+    iteration: int
+    last_event: TraceItem | None
+    pending: tuple[PendingBody, ...]
+    observed: TraceItem | None
+    findings: tuple[FindingBody, ...]
+    #: What can be done, in the words of the commands.
+    choices: tuple[str, ...]

@@ -1,16 +1,18 @@
 """One order to many jobs: each is its own act, with its own outcome. A filter must fit as many as the caller was told."""
 
-from controlplane.api.bodies import BulkAnswer, BulkOutcome, BulkRequest, JobFilter, Problem
+from controlplane.api import answers as to
+from controlplane.api.bodies import JobFilter, Problem
+from controlplane.api.bodies_orders import BulkAnswer, BulkOutcome, BulkRequest
 from controlplane.api.calls import Acting
 from controlplane.api.problems import as_problem
 from controlplane.domain.identity import Capability
 from controlplane.errors import ControlPlaneError, Denied, InvalidRequest, NotAsSeen
-from controlplane.handlers import audits, control, parking, queries
+from controlplane.handlers import audits, control, parking, queries, searching
 from controlplane.handlers.permits import require
 from controlplane.views import JobView
 
 _MOST = 1_000
-_PAGE, _PAGES = 500, 40
+_PAGES = 40
 _NEEDS: dict[str, Capability] = {
     "stop": "job.stop",
     "kill": "job.stop",
@@ -49,25 +51,16 @@ def _fitting(acting: Acting, body: BulkRequest) -> list[str]:
 def select(acting: Acting, wanted: JobFilter, *, limit: int) -> list[str]:
     """Ids of jobs that fit, newest first."""
     found: list[str] = []
-    before: str | None = None
+    cursor: str | None = None
     for _ in range(_PAGES):
-        page = queries.jobs(acting.desk, caller=acting.caller, limit=_PAGE, state=wanted.state, before=before)
-        found += [view.job_id for view in page if _fits(view, wanted)]
-        if len(page) < _PAGE or len(found) >= limit:
+        page = searching.search(
+            acting.desk, to.search(wanted), caller=acting.caller, limit=searching.MOST, cursor=cursor
+        )
+        found += [view.job_id for view in page.items]
+        cursor = page.next
+        if cursor is None or len(found) >= limit:
             return found[:limit]
-        before = page[-1].job_id
-    raise InvalidRequest("the filter would look at too many jobs: name a state or a task")
-
-
-def _fits(view: JobView, wanted: JobFilter) -> bool:
-    labels = {f"{name}={value}" for name, value in view.spec.labels.items()}
-    return (
-        wanted.task_id in (None, view.task_id)
-        and set(wanted.label) <= labels
-        and (wanted.created_after is None or view.created_at > wanted.created_after)
-        and (wanted.created_before is None or view.created_at < wanted.created_before)
-        and all(word in view.spec.task.lower() for word in wanted.words.lower().split())
-    )
+    raise InvalidRequest("the filter would look at too many jobs: name a state, a task or a label")
 
 
 def _enter(acting: Acting, body: BulkRequest, count: int) -> None:

@@ -1,6 +1,7 @@
 """One request: who asks, whether they may ask now, and the act they ask for, carried out once in a thread."""
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from controlplane.ports_access import RepeatedRow
 
 _JSON = "application/json"
 _LONGEST_KEY = 200
+_TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 Found = TypeVar("Found")
 
 
@@ -147,6 +149,11 @@ class Call:
         told = "\n".join((self.request.method, url.path, url.query, hashlib.sha256(body).hexdigest()))
         request_digest = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
         return repeats.take(acting.desk, caller=acting.caller, key=key, request_digest=request_digest)
+
+    def traceparent(self) -> str:
+        """The trace that the caller is part of (W3C); empty when it says none."""
+        given = self.request.headers.get("traceparent", "")
+        return given if _TRACEPARENT.fullmatch(given) else ""
 
     def own_id(self, prefix: str, acting: Acting) -> str | None:
         """An id that the same request with the same key has again; None without a key."""

@@ -3,7 +3,7 @@
 import base64
 import json
 
-from controlplane.api.problems import BadCursor
+from controlplane.errors import BadCursor
 
 _LONGEST = 1_000
 

@@ -34,10 +34,6 @@ class TooMany(errors.ControlPlaneError):
         self.seconds = seconds
 
 
-class BadCursor(errors.InvalidRequest):
-    """A cursor that no answer gave."""
-
-
 class WrongType(errors.InvalidRequest):
     """A body of a media type that is not taken here."""
 
@@ -51,7 +47,7 @@ _TABLE: tuple[tuple[type[Exception], int, str, str], ...] = (
         "Send `Authorization: Bearer` with a key or a token that is valid.",
     ),
     (TooMany, 429, "too_many_requests", "Wait for the time that Retry-After names."),
-    (BadCursor, 400, "bad_cursor", "Begin the list again, without a cursor."),
+    (errors.BadCursor, 400, "bad_cursor", "Begin the list again, without a cursor."),
     (WrongType, 415, "wrong_media_type", "Send the body as application/json."),
     (errors.TooLarge, 413, "too_large", "Send less at once; files go through uploads."),
     (errors.KeyReused, 422, "idempotency_key_reused", "Take a new Idempotency-Key for a new request."),

@@ -28,8 +28,7 @@ from controlplane.api.operations import Cursor, Key, Limit, NamedId, answers
 from controlplane.domain import permissions as rules
 from controlplane.domain.identity import ROLES, Caller
 from controlplane.handlers import audits, grants, keys, tenants
-from controlplane.ports import KeyRow
-from controlplane.ports_access import TenantRow
+from controlplane.ports_access import KeyRow, TenantRow
 
 routes = APIRouter(prefix="/v1", tags=["identity"])
 

@@ -4,30 +4,60 @@ from dataclasses import replace as replaced
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
+from pydantic import AwareDatetime
 
 from controlplane.api import answers as to
 from controlplane.api.bodies import (
     AttemptBody,
+    Id,
     JobBody,
+    JobFilter,
     JobItem,
+    Label,
+    LabelPair,
     Page,
     QuestionBody,
     ReceiptBody,
     ResultBody,
     SubmitRequest,
     TraceItem,
+    Words,
 )
 from controlplane.api.calls import Acting, Called, Reply
-from controlplane.api.cursors import cursor, number_place, text_place
+from controlplane.api.cursors import cursor, number_place
 from controlplane.api.operations import Content, Cursor, JobId, Key, Limit, answers
-from controlplane.api.problems import BadCursor
 from controlplane.api.submitting import request_of
-from controlplane.handlers import attempts, contents, guards, queries, submit
+from controlplane.handlers import attempts, contents, guards, queries, searching, submit
 from controlplane.views import JobStateName, JobView
 
 routes = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+
+def filter_of(
+    state: Annotated[
+        list[JobStateName], Query(max_length=20, description="Only jobs in one of these states.")
+    ] = [],  # noqa: B006 - the framework copies it
+    task: Annotated[Id | None, Query(description="Only jobs of this task.")] = None,
+    label: Annotated[
+        list[LabelPair], Query(max_length=10, description="Only jobs with this label: NAME=VALUE.")
+    ] = [],  # noqa: B006 - the framework copies it
+    model: Annotated[Label | None, Query(description="Only jobs that use this model.")] = None,
+    words: Annotated[Words, Query(description="Only jobs whose question has all of these words.")] = "",
+    created_after: Annotated[AwareDatetime | None, Query()] = None,
+    created_before: Annotated[AwareDatetime | None, Query()] = None,
+) -> JobFilter:
+    """The conditions of a list of jobs."""
+    return JobFilter(
+        states=tuple(state),
+        task_id=task,
+        labels=tuple(label),
+        model=model,
+        words=words,
+        created_after=created_after,
+        created_before=created_before,
+    )
 
 
 def view_of(acting: Acting, job_id: str, *, content: bool) -> JobView:
@@ -59,7 +89,9 @@ async def submit_job(
     def act(acting: Acting) -> Reply:
         if content:
             contents.allow(acting.desk, caller=acting.caller, tenant_id=body.tenant_id)
-        request = replaced(request_of(acting, body), job_id=call.own_id("job", acting))
+        request = replaced(
+            request_of(acting, body), job_id=call.own_id("job", acting), traceparent=call.traceparent()
+        )
         job_id = submit.submit(acting.desk, request, caller=acting.caller)
         return job_reply(acting, job_id, content=content, status=201)
 
@@ -70,32 +102,22 @@ async def submit_job(
 @routes.get("", operation_id="list_jobs", **answers(200, Page[JobItem]))
 async def list_jobs(
     call: Called,
+    wanted: Annotated[JobFilter, Depends(filter_of)],
     limit: Limit = 50,
     cursor: Cursor = None,
-    state: Annotated[JobStateName | None, Query(description="Only jobs in this state.")] = None,
     *,
     content: Content = False,
 ) -> Response:
-    """Jobs, the newest first."""
-    return await call.read(partial(_page, limit=limit, after=cursor, state=state, content=content))
+    """Jobs that fit everything that is said, the newest first. A page may be short although there is a next one."""
+    return await call.read(partial(_page, limit=limit, after=cursor, wanted=wanted, content=content))
 
 
-def _page(acting: Acting, *, limit: int, after: str | None, state: str | None, content: bool) -> Reply:
-    before = text_place("jobs", after) or None
+def _page(acting: Acting, *, limit: int, after: str | None, wanted: JobFilter, content: bool) -> Reply:
     if content:
         contents.allow(acting.desk, caller=acting.caller)
-    if before is not None:
-        _check_seen(acting, before)
-    found = queries.jobs(acting.desk, caller=acting.caller, limit=limit + 1, state=state, before=before)
-    items = tuple(to.job_item(view, content=content) for view in found[:limit])
-    more = cursor("jobs", items[-1].job_id) if len(found) > limit else None
-    return Reply(body=Page[JobItem](items=items, next=more))
-
-
-def _check_seen(acting: Acting, job_id: str) -> None:
-    with acting.desk.store.read() as tx:
-        if tx.jobs.get(job_id, scope=acting.caller.scope) is None:
-            raise BadCursor("this cursor is of no answer to this list")
+    found = searching.search(acting.desk, to.search(wanted), caller=acting.caller, limit=limit, cursor=after)
+    items = tuple(to.job_item(view, content=content) for view in found.items)
+    return Reply(body=Page[JobItem](items=items, next=found.next))
 
 
 @routes.get("/{job_id}", operation_id="get_job", **answers(200, JobBody, has_tag=True))

@@ -2,15 +2,19 @@
 
 from fastapi import APIRouter
 from fastapi.responses import Response
+from pydantic import JsonValue
 
 from controlplane.api import answers as to
-from controlplane.api.bodies import (
+from controlplane.api.bodies import JobBody
+from controlplane.api.bodies_orders import (
     AnswerRequest,
     BulkAnswer,
     BulkRequest,
+    CompleteRequest,
     ForkRequest,
-    JobBody,
     OrderRequest,
+    RetryRequest,
+    RetuneRequest,
     SteerAnswer,
     SteerRequest,
 )
@@ -19,7 +23,7 @@ from controlplane.api.calls import Acting, Called, Reply
 from controlplane.api.operations import JobId, Key, Match, answers
 from controlplane.api.routes_jobs import job_reply, tagged, view_of
 from controlplane.domain.commands import Order
-from controlplane.handlers import asking, control, forking, parking, queries
+from controlplane.handlers import asking, control, forking, parking, queries, retuning, runbook
 
 routes = APIRouter(prefix="/v1", tags=["orders"])
 _ORDER = answers(200, JobBody, more=(412,), has_tag=True)
@@ -136,7 +140,50 @@ async def answer_job(
     return await call.write(act, job_id=job_id)
 
 
-@routes.post("/jobs:bulk", operation_id="order_jobs", **answers(200, BulkAnswer))
+@routes.post("/jobs/{job_id}/retune", operation_id="retune_job", **_ORDER)
+async def retune_job(
+    call: Called, job_id: JobId, body: RetuneRequest, key: Key = None, match: Match = None
+) -> Response:
+    """Change limits of a job that has not ended; it works under them at once."""
+
+    def act(acting: Acting) -> Reply:
+        changes: dict[str, JsonValue] = dict(body.budget)
+        retuning.retune(acting.desk, job_id, changes, reason=body.reason, caller=acting.caller)
+        return job_reply(acting, job_id, content=False)
+
+    _ = key, match
+    return await call.write(act, job_id=job_id)
+
+
+@routes.post("/jobs/{job_id}/retry", operation_id="retry_job", **_ORDER)
+async def retry_job(
+    call: Called, job_id: JobId, body: RetryRequest, key: Key = None, match: Match = None
+) -> Response:
+    """Try a job anew that failed or was quarantined, from its record."""
+
+    def act(acting: Acting) -> Reply:
+        runbook.retry(acting.desk, job_id, reason=body.reason, caller=acting.caller)
+        return job_reply(acting, job_id, content=False)
+
+    _ = key, match
+    return await call.write(act, job_id=job_id)
+
+
+@routes.post("/jobs/{job_id}/complete", operation_id="complete_job", **_ORDER)
+async def complete_job(
+    call: Called, job_id: JobId, body: CompleteRequest, key: Key = None, match: Match = None
+) -> Response:
+    """Give the answer of a job by hand."""
+
+    def act(acting: Acting) -> Reply:
+        runbook.complete(acting.desk, job_id, body.output, reason=body.reason, caller=acting.caller)
+        return job_reply(acting, job_id, content=False)
+
+    _ = key, match
+    return await call.write(act, job_id=job_id)
+
+
+@routes.post("/jobs:bulk", operation_id="order_jobs", **answers(200, BulkAnswer, more=(412,)))
 async def order_jobs(call: Called, body: BulkRequest, key: Key = None) -> Response:
     """Give one order to many jobs, by their ids or by a filter. Look with `dry_run` first: a filter wants the number it fits."""
     _ = key

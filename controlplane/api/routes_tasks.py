@@ -11,7 +11,7 @@ from controlplane.api.bodies import Page, TaskBody, TaskItem
 from controlplane.api.calls import Acting, Called, Reply
 from controlplane.api.cursors import cursor, text_place
 from controlplane.api.operations import Content, Cursor, Limit, TaskId, answers
-from controlplane.api.problems import BadCursor
+from controlplane.errors import BadCursor
 from controlplane.handlers import contents, queries
 
 routes = APIRouter(prefix="/v1/tasks", tags=["tasks"])

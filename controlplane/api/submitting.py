@@ -34,6 +34,9 @@ def request_of(acting: Acting, body: SubmitRequest) -> JobRequest:
         labels=body.labels,
         tenant_id=tenant_id,
         task_id=body.task_id,
+        priority=body.priority,
+        not_before=body.not_before,
+        deadline=body.deadline,
     )
 
 

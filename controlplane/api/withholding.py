@@ -114,8 +114,7 @@ def proof(given: Mapping[str, Any], *, content: bool) -> dict[str, Any]:
 
 @cache
 def _events() -> dict[str, type[BaseModel]]:
-    union = TraceEvent if get_origin(TraceEvent) is not Annotated else get_args(TraceEvent)[0]
-    return {str(kind.model_fields["kind"].default): kind for kind in get_args(union)}
+    return {str(kind.model_fields["kind"].default): kind for kind in _parts(TraceEvent)}
 
 
 def veiled(kind: type[BaseModel], body: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,7 +139,7 @@ def _veiled_field(field: FieldInfo | None, name: str, value: Any) -> Any:
 
 def _is_safe(annotation: Any, metadata: tuple[Any, ...] = ()) -> bool:
     """Numbers, closed sets of words, digests and names."""
-    origin = get_origin(annotation)
+    origin: object = get_origin(annotation)
     if origin is Annotated:
         return _is_safe(get_args(annotation)[0], tuple(annotation.__metadata__))
     if origin is Literal:

@@ -1,31 +1,32 @@
-"""`custody workers`, `drain`, `findings`, `monitors`, `runbook` and `tasks`: who works, what is wrong, and what to do about it."""
+"""`custody workers`, `drain`, `findings`, `monitors` and `tasks`: who works on what, and what is wrong."""
 
 import click
+from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from controlplane.api.bodies import TaskItem, Withheld
-from controlplane.api.bodies_admin import FindingBody, MonitorBody, WorkerBody
-from controlplane.cli.exits import Exit
-from controlplane.cli.figures import age
-from controlplane.cli.flags import Where, job_argument, json_flag, where_flags
-from controlplane.cli.home import opened
+from controlplane.api.bodies import TaskItem
+from controlplane.api.bodies_admin import FindingBody, MonitorsBody, WorkerBody
+from controlplane.cli.consoles import stdout_console
+from controlplane.cli.figures import age, duration
+from controlplane.cli.flags import Where, json_flag, where_flags
 from controlplane.cli.inside import looking_after
 from controlplane.cli.listing import Column, Form, Listing, list_flags
+from controlplane.cli.remote_views import shown
 from controlplane.cli.safe import one_line
 from controlplane.cli.shapes import write_json
 from controlplane.client import Client
 
-_STYLES = {"ok": "green", "warning": "yellow", "failing": "red"}
+#: A worker says that it is there more often than this.
+_SILENT_SECONDS = 30.0
+_STYLES = {"working": "green", "draining": "yellow", "silent": "red", "gone": "dim"}
 
 _WORKERS: Listing[WorkerBody] = Listing(
     name="workers",
     columns=(
         Column(name="worker", text=lambda one: one.worker_id),
-        Column(
-            name="state",
-            text=lambda one: "draining" if one.is_draining else "working" if one.jobs else "idle",
-        ),
-        Column(name="jobs", text=lambda one: f"{one.jobs} of {one.slots}", is_number=True),
+        Column(name="state", text=lambda one: Text(one.state, style=_STYLES.get(one.state, ""))),
+        Column(name="slots", text=lambda one: str(one.slots), is_number=True),
         Column(name="seen", text=lambda one: f"{age(one.last_seen_at)} ago"),
         Column(name="since", text=lambda one: age(one.first_seen_at), is_wide=True),
         Column(name="host", text=lambda one: one.host, is_wide=True),
@@ -46,29 +47,18 @@ _FINDINGS: Listing[FindingBody] = Listing(
         Column(name="job", text=lambda one: one.job_id),
         Column(name="age", text=lambda one: age(one.at)),
         Column(name="done", text=lambda one: one.action),
-        Column(name="what", text=lambda one: one_line(one.detail, width=300), is_prose=True, is_wide=True),
+        Column(
+            name="what", text=lambda one: one_line(shown(one.detail), width=300), is_prose=True, is_wide=True
+        ),
     ),
     id_of=lambda one: one.finding_id,
     document=lambda one: one.model_dump(mode="json"),
     empty="Nothing was found wrong.",
 )
 
-_MONITORS: Listing[MonitorBody] = Listing(
-    name="monitors",
-    columns=(
-        Column(name="monitor", text=lambda one: one.name),
-        Column(name="status", text=lambda one: Text(one.status, style=_STYLES[one.status])),
-        Column(name="how it stands", text=lambda one: one.detail or _figures(one), is_prose=True),
-    ),
-    id_of=lambda one: one.name,
-    document=lambda one: one.model_dump(mode="json"),
-    empty="Nothing is watched.",
-)
-
 
 def _goal(one: TaskItem) -> str:
-    withheld = isinstance(one.goal, Withheld)
-    return "(withheld)" if withheld else one_line(str(one.goal), width=60)
+    return one_line(shown(one.goal), width=60)
 
 
 _TASKS: Listing[TaskItem] = Listing(
@@ -84,10 +74,6 @@ _TASKS: Listing[TaskItem] = Listing(
     document=lambda one: one.model_dump(mode="json"),
     empty="No tasks yet. Try: custody run",
 )
-
-
-def _figures(one: MonitorBody) -> str:
-    return ", ".join(f"{name} {value:g}" for name, value in one.figures.items())
 
 
 @click.command()
@@ -121,69 +107,75 @@ def workers(*, form: Form, limit: int, where: Where) -> None:
 @click.command()
 @click.argument("worker_id", metavar="WORKER")
 @click.option("--undo", is_flag=True, help="Let it take up work again.")
-@click.option("--reason", default="", help="Why; kept in the audit.")
 @json_flag
 @where_flags
-def drain(*, worker_id: str, undo: bool, reason: str, as_json: bool, where: Where) -> None:
+def drain(*, worker_id: str, undo: bool, as_json: bool, where: Where) -> None:
     """Let a worker finish what it has and take up nothing more.
 
     JSON keys: as 'custody workers'.
     """
     with looking_after(where) as client:
-        found = client.drain(worker_id, draining=not undo, reason=reason)
+        found = client.drain(worker_id, draining=not undo)
     if as_json:
         write_json(found.model_dump(mode="json"))
     else:
-        now = "takes up work again" if undo else f"takes up nothing more; it has {found.jobs} jobs left"
+        now = "takes up work again" if undo else "takes up nothing more; what it works on goes on"
         click.echo(f"worker {found.worker_id} {now}")
 
 
 @click.command()
-@click.option("--job", "job_id", default="", metavar="JOB", help="Of this job.")
 @click.option("--resolved", is_flag=True, help="Those that are over, too.")
 @list_flags
 @where_flags
-def findings(*, job_id: str, resolved: bool, form: Form, limit: int, where: Where) -> None:
+def findings(*, resolved: bool, form: Form, limit: int, where: Where) -> None:
     """List what the watchdogs found wrong, and what was done about it.
 
     JSON keys: findings [finding_id, tenant_id, job_id, kind, detail, evidence, action, at, resolved_at], truncated.
     """
     with looking_after(where) as client:
-        _FINDINGS.show(client.findings(job_id=job_id, resolved=resolved), form=form, limit=limit)
+        found = client.findings(ended=resolved, content=reads_texts(client))
+        _FINDINGS.show(found, form=form, limit=limit)
 
 
 @click.command()
-@list_flags
-@where_flags
-def monitors(*, form: Form, limit: int, where: Where) -> int:
-    """Say how everything that is watched stands; exits 4 when something fails.
-
-    JSON keys: monitors [name, status, detail, figures], truncated.
-    """
-    with looking_after(where) as client:
-        found = list(client.monitors())
-    _MONITORS.show(found, form=form, limit=limit)
-    return Exit.FAILED if any(one.status == "failing" for one in found) else Exit.ANSWERED
-
-
-@click.command()
-@job_argument
 @json_flag
 @where_flags
-def runbook(*, job_id: str, as_json: bool, where: Where) -> None:
-    """Say what to do about a job that does not go on: each step is a command.
+def monitors(*, as_json: bool, where: Where) -> None:
+    """Say how jobs and workers stand: how many in each state, how long the oldest waits, how many fail.
 
-    JSON keys: job_id, condition, steps [step, why, command].
+    JSON keys: at, jobs {state: jobs, oldest_seconds}, ended_last_hour, failure_rate, oldest_running_seconds,
+    oldest_waiting_seconds, jobs_retried, most_retries, queue_depth, workers.
     """
-    with opened(where) as app:
-        whole = app.job(job_id).job_id
     with looking_after(where) as client:
-        found = client.runbook(whole)
+        found = client.monitors()
     if as_json:
         write_json(found.model_dump(mode="json"))
-        return
-    click.echo(f"job {found.job_id}: {found.condition}")
-    for number, step in enumerate(found.steps, start=1):
-        click.echo(f"{number}. {step.step}" + (f" ({step.why})" if step.why else ""))
-        if step.command:
-            click.echo(f"   {step.command}")
+    else:
+        stdout_console().print(_standing(found))
+
+
+def _standing(found: MonitorsBody) -> RenderableType:
+    grid = Table.grid(padding=(0, 2))
+    states = ", ".join(
+        f"{figures.jobs:,} {state} (oldest {duration(round(figures.oldest_seconds * 1000))})"
+        for state, figures in found.jobs.items()
+    )
+    ended = ", ".join(f"{number:,} {state}" for state, number in found.ended_last_hour.items())
+    silent = [worker.worker_id for worker in found.workers if worker.silent_seconds > _SILENT_SECONDS]
+    for name, text in (
+        ("jobs", states or "none at work, none waiting"),
+        ("last hour", f"{ended or 'none ended'}; {found.failure_rate:.0%} failed"),
+        (
+            "longest",
+            f"running {_seconds(found.oldest_running_seconds)}, waiting {_seconds(found.oldest_waiting_seconds)}",
+        ),
+        ("retried", f"{found.jobs_retried:,} jobs, {found.most_retries} times at most"),
+        ("queue", f"{found.queue_depth:,} wait to be sent"),
+        ("workers", f"{len(found.workers)}" + (f"; silent: {', '.join(silent)}" if silent else "")),
+    ):
+        grid.add_row(Text(name, style="dim"), Text(text))
+    return grid
+
+
+def _seconds(seconds: float) -> str:
+    return duration(round(seconds * 1000))

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from controlplane.bootstrap import App, open_app
 from controlplane.cli.exits import Refusal
 from controlplane.cli.flags import Where
 from controlplane.cli.logs import logging_into
@@ -12,6 +11,7 @@ from controlplane.config import Settings, load_settings
 from controlplane.custodian import Custodian
 
 if TYPE_CHECKING:
+    from controlplane.bootstrap import App
     from controlplane.client import Client
 
 
@@ -41,7 +41,7 @@ def client_of(server: str) -> "Client":
 
 
 @contextmanager
-def opened_home(home: str | None, *, must_exist: bool = True) -> Iterator[App]:
+def opened_home(home: str | None, *, must_exist: bool = True) -> Iterator["App"]:
     """The App of a home of this machine."""
     settings = settings_of(home)
     if must_exist and not settings.home.is_dir():
@@ -49,6 +49,8 @@ def opened_home(home: str | None, *, must_exist: bool = True) -> Iterator[App]:
             f"there is no home at {str(settings.home)!r}, so there are no jobs. "
             "Start one with 'custody demo' or 'custody run', or name another with --home or a server with --server."
         )
+    from controlplane.bootstrap import open_app  # noqa: PLC0415  # a server needs no store
+
     app = open_app(settings)
     try:
         with logging_into(settings.home):

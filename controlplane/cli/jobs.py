@@ -7,7 +7,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from controlplane.at_home import driver_name
 from controlplane.cli.answer import facts, render_end
 from controlplane.cli.consoles import stdout_console
 from controlplane.cli.figures import age, count, money, size
@@ -17,7 +16,7 @@ from controlplane.cli.home import opened
 from controlplane.cli.listing import Column, Form, Listing, list_flags
 from controlplane.cli.safe import one_line
 from controlplane.cli.shapes import job_document, moment, write_json
-from controlplane.custodian import ANY_JOB, JobLine, JobQuery
+from controlplane.custodian import ANY_JOB, JobLine, JobQuery, driver_name
 from controlplane.views import JobView
 from rlm_worker.contracts.result import ArtifactRef
 

@@ -9,10 +9,10 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from controlplane.at_home import driver_name
 from controlplane.cli.figures import count, duration, money
 from controlplane.cli.progress import Progress, Row
 from controlplane.cli.safe import one_line
+from controlplane.custodian import driver_name
 from controlplane.views import JobView
 
 _SHOWN_ROWS = 10

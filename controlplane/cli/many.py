@@ -8,7 +8,7 @@ from typing import Literal
 import click
 from rich.text import Text
 
-from controlplane.api.bodies import BulkOutcome, BulkRequest
+from controlplane.api.bodies_orders import BulkOutcome, BulkRequest
 from controlplane.cli.exits import Exit, Refusal
 from controlplane.cli.figures import counted
 from controlplane.cli.flags import Where

@@ -13,16 +13,14 @@ from typing import IO
 
 from pydantic import JsonValue
 
-from controlplane.adapters.readings import OnConverted, unheard
 from controlplane.adapters.sources.typed import Source
 from controlplane.api.bodies import ArtifactBody, JobFilter
 from controlplane.api.bodies_files import EvidenceBody
 from controlplane.cli.exits import Refusal
-from controlplane.cli.remote_evidence import bring_in
 from controlplane.cli.remote_views import job_view, line_view, question_view, record_of, request_of
 from controlplane.client import Client, ClientError, Update
 from controlplane.client.errors import Missing
-from controlplane.custodian import JobLine, JobQuery, Wait
+from controlplane.custodian import JobLine, JobQuery, OnConverted, Wait
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.errors import Tampered
 from controlplane.views import JobView, QuestionView
@@ -58,8 +56,10 @@ class RemoteApp:
         sources: Sequence[Path | Source],
         *,
         snapshot: bool = False,
-        on_converted: OnConverted = unheard,
+        on_converted: OnConverted = lambda _done, _total, _name: None,
     ) -> tuple[EvidenceRef, ...]:
+        from controlplane.cli.remote_evidence import bring_in  # noqa: PLC0415  # most commands bring nothing
+
         del snapshot, on_converted  # what is sent is a copy, and it is converted over there
         return tuple(_ref(body) for body in bring_in(self, sources))
 
@@ -84,17 +84,15 @@ class RemoteApp:
         return found[0]
 
     def lines(self, query: JobQuery) -> Iterator[JobLine]:
-        given = {
-            "state": query.state,
-            "label": tuple(f"{name}={value}" for name, value in query.labels) or None,
-            "words": query.words or None,
-            "created_after": query.since,
-            "task_id": query.task_id or None,
-        }
-        where = JobFilter(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-        for item in self.client.jobs(where, content=self._content):
-            if not query.model or query.model in f"{item.model} {item.sub_model}":
-                yield line_view(item)
+        where = JobFilter(
+            states=() if query.state is None else (query.state,),
+            labels=tuple(f"{name}={value}" for name, value in query.labels),
+            model=query.model or None,
+            words=query.words,
+            created_after=query.since,
+            task_id=query.task_id or None,
+        )
+        return (line_view(item) for item in self.client.jobs(where, content=self._content))
 
     def is_abandoned(self, view: JobView) -> bool:
         del view  # the server looks after that itself

@@ -2,13 +2,11 @@
 
 import json
 from decimal import Decimal
-from typing import cast
 
 import click
 
-from controlplane.api.bodies import RetuneRequest
+from controlplane.api.bodies_orders import RetuneRequest
 from controlplane.cli.exits import Exit, Refusal
-from controlplane.cli.filters import moment_of
 from controlplane.cli.flags import Where, job_argument, json_flag, where_flags
 from controlplane.cli.home import opened
 from controlplane.cli.inside import looking_after
@@ -22,21 +20,22 @@ from controlplane.cli.shapes import job_document, write_json
     "--budget",
     "-b",
     multiple=True,
+    required=True,
     metavar="DIM=N,…",
     help="New limits, as in 'custody run'; the others stay.",
 )
-@click.option("--priority", type=click.IntRange(-1_000, 1_000), help="Higher goes first.")
-@click.option("--deadline", metavar="AGE|TIME", help="When it must have ended: 2h, or a date.")
 @click.option("--reason", required=True, help="Why; kept with the change.")
 @click.option("--dry-run", is_flag=True, help="Say what would be set, and do nothing.")
 @json_flag
 @where_flags
-def retune(*, job_id: str, reason: str, as_json: bool, where: Where, dry_run: bool, **given: object) -> int:
-    """Change limits, priority or deadline of a job that has not ended; never below what it has used.
+def retune(
+    *, job_id: str, budget: tuple[str, ...], reason: str, as_json: bool, where: Where, dry_run: bool
+) -> int:
+    """Change limits of a job that has not ended; never below what it has used.
 
     JSON keys: see `custody jobs`.
     """
-    request = _request(given, reason=reason)
+    request = _request(budget, reason=reason)
     with opened(where) as app:
         view = app.job(job_id)
     limits = {
@@ -58,14 +57,9 @@ def retune(*, job_id: str, reason: str, as_json: bool, where: Where, dry_run: bo
     return Exit.ANSWERED
 
 
-def _request(given: dict[str, object], *, reason: str) -> RetuneRequest:
-    deadline = cast("str | None", given["deadline"])
-    limits = parse_budget(cast("tuple[str, ...]", given["budget"]))
-    if not limits and given["priority"] is None and deadline is None:
-        raise Refusal("say what to change: --budget, --priority or --deadline.")
-    return RetuneRequest(
-        budget={name: str(value) if isinstance(value, Decimal) else value for name, value in limits.items()},
-        priority=cast("int | None", given["priority"]),
-        deadline=None if deadline is None else moment_of(deadline, ahead=True),
-        reason=reason,
-    )
+def _request(budget: tuple[str, ...], *, reason: str) -> RetuneRequest:
+    limits = parse_budget(budget)
+    if not limits:
+        raise Refusal("say what to change, as in --budget subcalls=400,usd=2.")
+    given = {name: str(value) if isinstance(value, Decimal) else value for name, value in limits.items()}
+    return RetuneRequest(budget=given, reason=reason)

@@ -9,11 +9,11 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from controlplane.at_home import driver_name
 from controlplane.cli.events import summary
 from controlplane.cli.live import render
 from controlplane.cli.progress import Progress
 from controlplane.cli.safe import one_line
+from controlplane.custodian import driver_name
 from controlplane.views import JobView
 from rlm_worker.contracts.trace import TraceRecord
 

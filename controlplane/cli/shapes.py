@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
-from controlplane.at_home import driver_name
 from controlplane.cli.exits import exit_of_state
 from controlplane.cli.figures import as_utc
+from controlplane.custodian import driver_name
 from controlplane.views import JobView, LeaseView, QuestionView, StopView
 from rlm_worker.contracts.base import JsonObject
 

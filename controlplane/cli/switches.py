@@ -17,7 +17,7 @@ from controlplane.cli.shapes import write_json
 _SWITCHES: Listing[SwitchBody] = Listing(
     name="switches",
     columns=(
-        Column(name="switch", text=lambda one: str(one.switch_id)),
+        Column(name="switch", text=lambda one: str(one.order_id)),
         Column(
             name="stops",
             text=lambda one: Text(_reach(one), style="red" if one.released_at is None else "dim"),
@@ -28,15 +28,15 @@ _SWITCHES: Listing[SwitchBody] = Listing(
         Column(name="released", text=lambda one: one.released_by, is_wide=True),
         Column(name="reason", text=lambda one: one.reason, is_prose=True),
     ),
-    id_of=lambda one: str(one.switch_id),
+    id_of=lambda one: str(one.order_id),
     document=lambda one: one.model_dump(mode="json"),
     empty="No kill switch is in force.",
 )
 
 
 def _reach(one: SwitchBody) -> str:
-    what = one.scope if not one.scope_id else f"{one.scope} {one.scope_id}"
-    return what if one.tenant_id is None or one.scope == "tenant" else f"{what} of {one.tenant_id}"
+    what = one.scope_kind if not one.scope_id else f"{one.scope_kind} {one.scope_id}"
+    return what if not one.tenant_id or one.scope_kind == "tenant" else f"{what} of {one.tenant_id}"
 
 
 @click.command()
@@ -59,13 +59,13 @@ def kill(*, reason: str, as_json: bool, where: Where, everything: bool, **given:
     custody kill --tenant acme --reason "spends too fast"
     custody release 7 --reason "limits are set"
 
-    Jobs: as 'custody stop'. JSON keys of a switch: switch_id, scope, scope_id, action, reason, by, at.
+    Jobs: as 'custody stop'. JSON keys of a switch: order_id, scope_kind, scope_id, action, reason, by, at.
     """
     scopes = {"tenant": given.pop("tenant"), "task": given.pop("task"), "tool": given.pop("tool")}
     scopes |= {"model": given.pop("model"), "image": given.pop("image")}
     chosen = [(scope, value) for scope, value in scopes.items() if value]
     if everything:
-        chosen.append(("everything", ""))
+        chosen.append(("all", ""))
     if not chosen:
         return give("kill", where, as_json=as_json, reason=reason, **given)
     if len(chosen) > 1 or given["names"]:
@@ -79,11 +79,11 @@ def _request(scope: str, scope_id: str, *, reason: str) -> SwitchRequest:
         raise Refusal(
             "say why with --reason: whoever finds the switch in force must know when to release it."
         )
-    return SwitchRequest(scope=cast("SwitchScope", scope), scope_id=scope_id, reason=reason)
+    return SwitchRequest(scope_kind=cast("SwitchScope", scope), scope_id=scope_id, reason=reason)
 
 
 def _engage(request: SwitchRequest, where: Where, *, dry_run: bool, yes: bool, as_json: bool) -> int:
-    what = f"{request.scope} {request.scope_id}".strip()
+    what = f"{request.scope_kind} {request.scope_id}".strip()
     if dry_run:
         click.echo(
             f"a kill switch would be put on {what}: its jobs end, and none of it starts. Nothing was done."
@@ -97,8 +97,8 @@ def _engage(request: SwitchRequest, where: Where, *, dry_run: bool, yes: bool, a
         write_json(made.model_dump(mode="json"))
     else:
         click.echo(
-            f"switch {made.switch_id} is in force on {_reach(made)}. Release it with: "
-            f"custody release {made.switch_id} --reason …"
+            f"switch {made.order_id} is in force on {_reach(made)}. Release it with: "
+            f"custody release {made.order_id} --reason …"
         )
     return Exit.ANSWERED
 
@@ -128,7 +128,7 @@ def release(*, switch_id: int, reason: str, as_json: bool, where: Where) -> None
 def switches(*, released: bool, form: Form, limit: int, where: Where) -> None:
     """List the kill switches in force.
 
-    JSON keys: switches [switch_id, scope, scope_id, tenant_id, action, reason, by, at, released_at, …], truncated.
+    JSON keys: switches [order_id, scope_kind, scope_id, tenant_id, action, reason, by, at, released_at, …], truncated.
     """
     with looking_after(where) as client:
-        _SWITCHES.show(client.switches(released=released), form=form, limit=limit)
+        _SWITCHES.show(client.switches(ended=released), form=form, limit=limit)

@@ -4,6 +4,7 @@ from controlplane.api.bodies import Page
 from controlplane.api.bodies_admin import (
     AuditBody,
     BudgetBody,
+    CaseBody,
     DrainRequest,
     FindingBody,
     HealthBody,
@@ -11,11 +12,10 @@ from controlplane.api.bodies_admin import (
     KeyRequest,
     LimitsBody,
     MadeKeyBody,
-    MonitorBody,
+    MonitorsBody,
     PermissionBody,
     PermissionRequest,
     ReleaseRequest,
-    RunbookBody,
     SwitchBody,
     SwitchRequest,
     TenantBody,
@@ -112,11 +112,9 @@ def set_budget(tenant_id: str, limits: LimitsBody) -> Call[BudgetBody]:
     return change("PUT", f"/v1/budgets/{segment(tenant_id)}", body_as(BudgetBody), limits)
 
 
-def switches(
-    *, limit: int = 100, cursor: str | None = None, released: bool = False
-) -> Call[Page[SwitchBody]]:
-    """The kill switches in force; with `released`, those of before, too."""
-    query = {"limit": limit, "cursor": cursor, "released": released}
+def switches(*, limit: int = 100, cursor: str | None = None, ended: bool = False) -> Call[Page[SwitchBody]]:
+    """The kill switches in force; with `ended`, those of before, too."""
+    query = {"limit": limit, "cursor": cursor, "ended": ended}
     return get("/v1/switches", body_as(Page[SwitchBody]), query)
 
 
@@ -130,32 +128,29 @@ def release(switch_id: int, *, reason: str, key: str | None = None) -> Call[Swit
     return post(f"/v1/switches/{switch_id}/release", _SWITCH, ReleaseRequest(reason=reason), key=key)
 
 
-def workers(*, limit: int = 100, cursor: str | None = None) -> Call[Page[WorkerBody]]:
-    """The workers that were seen."""
+def workers(*, limit: int = 200, cursor: str | None = None) -> Call[Page[WorkerBody]]:
+    """The workers that are there, then those seen last."""
     return get("/v1/workers", body_as(Page[WorkerBody]), {"limit": limit, "cursor": cursor})
 
 
-def drain(
-    worker_id: str, *, draining: bool = True, reason: str = "", key: str | None = None
-) -> Call[WorkerBody]:
+def drain(worker_id: str, *, draining: bool = True, key: str | None = None) -> Call[WorkerBody]:
     """Let a worker finish what it has and take up nothing more, or let it take up work again."""
-    request = DrainRequest(draining=draining, reason=reason)
-    return post(f"/v1/workers/{segment(worker_id)}/drain", _WORKER, request, key=key)
+    return post(f"/v1/workers/{segment(worker_id)}/drain", _WORKER, DrainRequest(draining=draining), key=key)
 
 
 def findings(
-    *, limit: int = 100, cursor: str | None = None, job_id: str = "", resolved: bool = False
+    *, limit: int = 100, cursor: str | None = None, ended: bool = False, content: bool = False
 ) -> Call[Page[FindingBody]]:
     """What the watchdogs found wrong, and what was done about it."""
-    query = {"limit": limit, "cursor": cursor, "job_id": job_id, "resolved": resolved}
+    query = {"limit": limit, "cursor": cursor, "ended": ended, "content": content}
     return get("/v1/findings", body_as(Page[FindingBody]), query)
 
 
-def monitors(*, limit: int = 100, cursor: str | None = None) -> Call[Page[MonitorBody]]:
-    """What is watched, and how it stands."""
-    return get("/v1/monitors", body_as(Page[MonitorBody]), {"limit": limit, "cursor": cursor})
+def monitors() -> Call[MonitorsBody]:
+    """Figures about jobs and workers as they stand."""
+    return get("/v1/monitors", body_as(MonitorsBody))
 
 
-def runbook(job_id: str) -> Call[RunbookBody]:
-    """What to do about a job, step by step."""
-    return get(f"/v1/runbook/{segment(job_id)}", body_as(RunbookBody))
+def case(job_id: str, *, content: bool = False) -> Call[CaseBody]:
+    """Everything about a job that went wrong, and what can be done about it: a page of the runbook."""
+    return get(f"/v1/runbook/{segment(job_id)}", body_as(CaseBody), {"content": content})

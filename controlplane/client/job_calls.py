@@ -1,34 +1,36 @@
 """Requests about jobs and tasks, one function each: what is asked, and what the answer is."""
 
-from datetime import datetime
-
 from pydantic import JsonValue
 
 from controlplane.api.bodies import (
-    AnswerRequest,
     ArtifactBody,
     AttemptBody,
-    BulkAnswer,
-    BulkRequest,
-    ForkRequest,
     JobBody,
     JobFilter,
     JobItem,
-    OrderRequest,
     Page,
     QuestionBody,
     ReceiptBody,
     ResultBody,
-    RetuneRequest,
-    SteerAnswer,
-    SteerRequest,
     SubmitRequest,
     TaskBody,
     TaskItem,
     TraceItem,
 )
+from controlplane.api.bodies_orders import (
+    AnswerRequest,
+    BulkAnswer,
+    BulkRequest,
+    CompleteRequest,
+    ForkRequest,
+    OrderRequest,
+    RetryRequest,
+    RetuneRequest,
+    SteerAnswer,
+    SteerRequest,
+)
 from controlplane.client.calls import Call, Said, Versioned, body_as, get, post, segment, versioned_as
-from rlm_worker.contracts import Budget
+from rlm_worker.contracts import Budget, JsonObject
 
 _JOB = body_as(JobBody)
 
@@ -56,9 +58,22 @@ def jobs(
     where: JobFilter | None = None, *, limit: int = 100, cursor: str | None = None, content: bool = False
 ) -> Call[Page[JobItem]]:
     """The jobs that fit a filter, newest first."""
-    fitting = {} if where is None else {name: getattr(where, name) for name in where.model_fields_set}
-    query = {**fitting, "limit": limit, "cursor": cursor, "content": content}
+    query = {**_fitting(where), "limit": limit, "cursor": cursor, "content": content}
     return get("/v1/jobs", body_as(Page[JobItem]), query)
+
+
+def _fitting(where: JobFilter | None) -> dict[str, object]:
+    if where is None:
+        return {}
+    return {
+        "state": where.states,
+        "task": where.task_id,
+        "label": where.labels,
+        "model": where.model,
+        "words": where.words,
+        "created_after": where.created_after,
+        "created_before": where.created_before,
+    }
 
 
 def stop(job_id: str, *, reason: str = "", if_match: str = "", key: str | None = None) -> Call[JobBody]:
@@ -94,8 +109,21 @@ def steer(job_id: str, text: str, *, if_match: str = "", key: str | None = None)
 def retune(
     job_id: str, request: RetuneRequest, *, if_match: str = "", key: str | None = None
 ) -> Call[JobBody]:
-    """Change limits, priority or deadline of a job that has not ended."""
+    """Change limits of a job that has not ended."""
     return post(_path(job_id, "retune"), _JOB, request, key=key, if_match=if_match)
+
+
+def retry(job_id: str, *, reason: str, if_match: str = "", key: str | None = None) -> Call[JobBody]:
+    """Try a job anew that failed or was quarantined."""
+    return post(_path(job_id, "retry"), _JOB, RetryRequest(reason=reason), key=key, if_match=if_match)
+
+
+def complete(
+    job_id: str, output: JsonObject, *, reason: str, if_match: str = "", key: str | None = None
+) -> Call[JobBody]:
+    """Answer a job by hand; the answer must fit its schema, and says that it is an operator's."""
+    request = CompleteRequest(output=output, reason=reason)
+    return post(_path(job_id, "complete"), _JOB, request, key=key, if_match=if_match)
 
 
 def fork(
@@ -129,11 +157,10 @@ def trace(
     *,
     limit: int = 500,
     cursor: str | None = None,
-    after: int | None = None,
     content: bool = False,
 ) -> Call[Page[TraceItem]]:
-    """The events of a job's trace, from its beginning or from a place on."""
-    query = {"limit": limit, "cursor": cursor, "after": after, "content": content}
+    """The events of a job's trace, page by page; what a working job adds later is not waited for."""
+    query = {"limit": limit, "cursor": cursor, "content": content}
     return get(_path(job_id, "trace"), body_as(Page[TraceItem]), query)
 
 
@@ -182,22 +209,9 @@ def bulk(request: BulkRequest, *, key: str | None = None) -> Call[BulkAnswer]:
     return post("/v1/jobs:bulk", body_as(BulkAnswer), request, key=key)
 
 
-def tasks(
-    *,
-    limit: int = 100,
-    cursor: str | None = None,
-    status: str = "",
-    created_after: datetime | None = None,
-    content: bool = False,
-) -> Call[Page[TaskItem]]:
+def tasks(*, limit: int = 100, cursor: str | None = None, content: bool = False) -> Call[Page[TaskItem]]:
     """Tasks, newest first."""
-    query = {
-        "limit": limit,
-        "cursor": cursor,
-        "status": status,
-        "created_after": created_after,
-        "content": content,
-    }
+    query = {"limit": limit, "cursor": cursor, "content": content}
     return get("/v1/tasks", body_as(Page[TaskItem]), query)
 
 

@@ -12,9 +12,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-# A list that still grows has a next page for ever: an empty one is its end for now.
-
-
 class Blocking:
     """A client whose verbs return when it is done."""
 
@@ -29,11 +26,12 @@ class Blocking:
         return ask
 
     def turn_pages(self, build: Callable[P, Call[Page[T]]]) -> Callable[P, Iterator[T]]:
+        # A list that still grows ends with a page that leads to itself.
         @wraps(build)
         def turn(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
             page = self.do(build(*args, **kwargs))
             yield from page.items
-            while page.next is not None and page.items:
+            while page.next not in (None, kwargs.get("cursor")):
                 kwargs["cursor"] = page.next
                 page = self.do(build(*args, **kwargs))
                 yield from page.items
@@ -60,7 +58,7 @@ class Awaiting:
             page = await self.do(build(*args, **kwargs))
             for item in page.items:
                 yield item
-            while page.next is not None and page.items:
+            while page.next not in (None, kwargs.get("cursor")):
                 kwargs["cursor"] = page.next
                 page = await self.do(build(*args, **kwargs))
                 for item in page.items:
@@ -118,6 +116,8 @@ class Verbs:
     resume = Verb(job_calls.resume)
     steer = Verb(job_calls.steer)
     retune = Verb(job_calls.retune)
+    retry = Verb(job_calls.retry)
+    complete = Verb(job_calls.complete)
     fork = Verb(job_calls.fork)
     answer = Verb(job_calls.answer)
     attempts = Listing(job_calls.attempts)
@@ -157,5 +157,5 @@ class Verbs:
     workers = Listing(admin_calls.workers)
     drain = Verb(admin_calls.drain)
     findings = Listing(admin_calls.findings)
-    monitors = Listing(admin_calls.monitors)
-    runbook = Verb(admin_calls.runbook)
+    monitors = Verb(admin_calls.monitors)
+    case = Verb(admin_calls.case)

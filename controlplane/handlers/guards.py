@@ -1,12 +1,15 @@
 """A desk whose first write checks something before and marks something after, in the same transaction as what is done there."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from typing import Any
 
+from controlplane.domain.commands import Order
 from controlplane.domain.identity import Caller
 from controlplane.errors import NotAsSeen, NotFound
-from controlplane.ports import Desk, Durability, Store, Transaction, Watch
+from controlplane.ports import Cold, Desk, Durability, Store, Transaction, Watch
+from controlplane.ports_control import SideOrder, SideOrders
 
 Guard = Callable[[Transaction], None]
 
@@ -16,20 +19,20 @@ class GuardedStore:
 
     def __init__(self, store: Store, *, before: Guard | None, after: Guard | None) -> None:
         self._store = store
-        self.cold = store.cold
+        self.cold: Cold = store.cold
         self._before = before
         self._after = after
 
     @contextmanager
     def write(self, durability: Durability = "full") -> Iterator[Transaction]:
-        before, self._before = self._before, None
-        after, self._after = self._after, None
         with self._store.write(durability) as tx:
-            if before is not None:
-                before(tx)
+            if self._before is not None:
+                self._before(tx)
             yield tx
-            if after is not None:
-                after(tx)
+            if self._after is not None:
+                self._after(tx)
+        # Only what was committed counts: a write that is tried again is looked at again.
+        self._before = self._after = None
 
     def read(self) -> AbstractContextManager[Transaction]:
         return self._store.read()
@@ -44,10 +47,39 @@ class GuardedStore:
         self._store.close()
 
 
+class StoreFirst:
+    """Orders beside the store, for whoever has a condition: only the store can tell whether it holds, so nothing goes before it."""
+
+    def __init__(self, side: SideOrders) -> None:
+        self._side = side
+
+    def put(
+        self, *, order: Order, by: str, reason: str, jobs: Sequence[str], switch: dict[str, Any] | None = None
+    ) -> SideOrder | None:
+        _ = order, by, reason, jobs, switch
+        return None
+
+    def pending(self) -> list[SideOrder]:
+        return self._side.pending()
+
+    def of(self, job_id: str) -> SideOrder | None:
+        return self._side.of(job_id)
+
+    def entered(self, marks: Sequence[str]) -> None:
+        self._side.entered(marks)
+
+    def listen(self, announce: Callable[[], None]) -> None:
+        self._side.listen(announce)
+
+    def close(self) -> None:
+        self._side.close()
+
+
 def guarded(desk: Desk, *, before: Guard | None = None, after: Guard | None = None) -> Desk:
     if before is None and after is None:
         return desk
-    return replace(desk, store=GuardedStore(desk.store, before=before, after=after))
+    store = GuardedStore(desk.store, before=before, after=after)
+    return replace(desk, store=store, side=StoreFirst(desk.side))
 
 
 def tag_of(tx: Transaction, job_id: str, *, caller: Caller) -> str:

@@ -9,8 +9,8 @@ from controlplane.domain.identity import EVERY_TENANT, ROLES, Caller, Role, Scop
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers.audits import enter
 from controlplane.handlers.permits import require
-from controlplane.ports import Desk, KeyRow, Transaction
-from controlplane.ports_access import TenantRow
+from controlplane.ports import Desk, Transaction
+from controlplane.ports_access import KeyRow, TenantRow
 
 _PREFIX = "cst"
 #: Longer than any key: what is longer is not looked up.

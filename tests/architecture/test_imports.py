@@ -20,7 +20,12 @@ MAY_IMPORT = {
     "controlplane.schemas": ("controlplane.errors", "rlm_worker.contracts"),
     "controlplane.crashpoints": (),
     "controlplane.engine_settings": (),
-    "controlplane.config": ("controlplane.errors", "controlplane.engine_settings"),
+    "controlplane.control_settings": (),
+    "controlplane.config": (
+        "controlplane.errors",
+        "controlplane.control_settings",
+        "controlplane.engine_settings",
+    ),
     "controlplane.domain": (
         "controlplane.domain",
         "controlplane.errors",
@@ -30,15 +35,18 @@ MAY_IMPORT = {
     "controlplane.ports": (
         "controlplane.domain",
         "controlplane.ports_access",
+        "controlplane.ports_control",
         "controlplane.ports_queue",
         "rlm_worker.contracts",
     ),
     "controlplane.ports_access": ("controlplane.domain",),
     "controlplane.ports_queue": ("controlplane.domain", "rlm_worker.contracts"),
+    "controlplane.ports_control": ("controlplane.domain", "rlm_worker.contracts"),
     "controlplane.handlers": (
         "controlplane.handlers",
         "controlplane.ports",
         "controlplane.ports_access",
+        "controlplane.ports_control",
         "controlplane.ports_queue",
         "controlplane.domain",
         "controlplane.errors",
@@ -53,6 +61,7 @@ MAY_IMPORT = {
         "controlplane.domain",
         "controlplane.ports",
         "controlplane.ports_queue",
+        "controlplane.ports_control",
         "controlplane.errors",
         "controlplane.notice",
         "controlplane.crashpoints",
@@ -67,6 +76,11 @@ MAY_IMPORT = {
     # What a client shares with the server: bodies, and nothing of what is behind them.
     "controlplane.api.bodies": ("controlplane.views", "rlm_worker.contracts"),
     "controlplane.api.bodies_files": ("controlplane.api.bodies",),
+    "controlplane.api.bodies_orders": (
+        "controlplane.api.bodies",
+        "controlplane.views",
+        "rlm_worker.contracts",
+    ),
     "controlplane.api.bodies_admin": ("controlplane.api.bodies", "controlplane.domain.identity"),
     # A client knows bodies and errors, and nothing of a server.
     "controlplane.client": (
@@ -74,6 +88,7 @@ MAY_IMPORT = {
         "controlplane.api.bodies",
         "controlplane.api.bodies_files",
         "controlplane.api.bodies_admin",
+        "controlplane.api.bodies_orders",
         "controlplane.errors",
         "controlplane.views",
         "rlm_worker.contracts",
@@ -83,9 +98,11 @@ MAY_IMPORT = {
         "controlplane.ports",
         "controlplane.ports_access",
         "controlplane.ports_queue",
+        "controlplane.ports_control",
         "controlplane.domain",
         "controlplane.errors",
         "controlplane.notice",
+        "controlplane.views",
         "rlm_worker.contracts",
     ),
     # What wires the worker in, and lazily: inside functions only.

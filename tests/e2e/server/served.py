@@ -77,7 +77,12 @@ class Person(Custody):
     def __init__(self, folder: Path, served: Served, *, key: str) -> None:
         super().__init__(folder)
         self.served = served
-        for name, text in (("notes.txt", NOTES), ("quick.py", QUICK), ("long.py", LONG), ("endless.py", ENDLESS)):
+        for name, text in (
+            ("notes.txt", NOTES),
+            ("quick.py", QUICK),
+            ("long.py", LONG),
+            ("endless.py", ENDLESS),
+        ):
             (folder / name).write_text(text, encoding="utf-8")
         (folder / "key").write_text(key + "\n", encoding="utf-8")
         (folder / "key").chmod(0o600)
@@ -103,7 +108,9 @@ class Person(Custody):
             started.stdin = None
         return started
 
-    def __call__(self, *words: str, seconds: float = 60, there: bool = True, stdin: str | None = None) -> Done:
+    def __call__(
+        self, *words: str, seconds: float = 60, there: bool = True, stdin: str | None = None
+    ) -> Done:
         return self.finish(self.start(*words, there=there, stdin=stdin), seconds=seconds)
 
     def begins(self, playbook: str, *more: str) -> str:

@@ -22,7 +22,13 @@ def test_two_tenants_see_nothing_of_each_other(admin, tmp_path):
 
     assert of_a("jobs", "-o", "ids").out.split() == [job_id]
     assert of_b("jobs", "-o", "ids").out == ""
-    for words in (("show", job_id), ("trace", job_id), ("stop", job_id), ("steer", job_id, "x"), ("export", job_id, "--out", "x.jsonl")):
+    for words in (
+        ("show", job_id),
+        ("trace", job_id),
+        ("stop", job_id),
+        ("steer", job_id, "x"),
+        ("export", job_id, "--out", "x.jsonl"),
+    ):
         done = of_b(*words)
         assert (done.code, done.out) == (2, ""), words
         assert "there is no job" in done.err

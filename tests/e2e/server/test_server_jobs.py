@@ -80,7 +80,9 @@ def test_files_that_a_job_made_come_back_checked(admin):
 def test_jobs_are_listed_filtered_and_handed_on_as_ids(admin):
     label = "batch=listing"
     for _ in range(2):
-        assert admin("run", "Which pump?", "-e", "notes.txt", "-p", "quick.py", "--label", label, "-q").code == 0
+        assert (
+            admin("run", "Which pump?", "-e", "notes.txt", "-p", "quick.py", "--label", label, "-q").code == 0
+        )
 
     by_label = admin("jobs", "--label", label, "-o", "ids")
     by_words = admin("jobs", "--search", "which", "--label", label, "-o", "ids")
