@@ -124,7 +124,7 @@ class RemoteApp:
 
     def reply(self, job_id: str, *, question: int | None, value: JsonValue, by: str = "") -> int:
         del by
-        asked = [one.question for one in self.questions(job_id)]
+        asked = [one.question for one in self.questions(job_id) if not one.is_answered]
         number = question if question is not None or len(asked) != 1 else asked[0]
         self.client.answer(job_id, value, question=number)
         return -1 if number is None else number

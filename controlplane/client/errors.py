@@ -99,7 +99,8 @@ def error_of(status: int, problem: Problem) -> ClientError:
 
 
 def _words(problem: Problem) -> str:
-    said = [problem.detail or problem.title, *(f"{misfit.where}: {misfit.what}" for misfit in problem.errors)]
+    said = [problem.detail or problem.title]
+    said += [f"{misfit.where}: {misfit.what}" for misfit in problem.errors if misfit.what not in said[0]]
     if problem.hint and problem.hint not in said[0]:
         said.append(problem.hint)
     if problem.error_id:
