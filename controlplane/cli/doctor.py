@@ -3,62 +3,57 @@
 import platform
 import shutil
 import sys
-from dataclasses import asdict, dataclass
-from typing import Literal
+import time
+from dataclasses import asdict
 
 import click
 from rich.table import Table
 from rich.text import Text
 
 from controlplane import worker_parts
-from controlplane.bootstrap import sqlite_version
+from controlplane.bootstrap import App, open_app, sqlite_version
 from controlplane.cli.consoles import stdout_console
+from controlplane.cli.doctor_findings import Finding, Level, findings_table, is_fine
 from controlplane.cli.exits import Exit
 from controlplane.cli.figures import size
-from controlplane.cli.flags import home_flag, json_flag
-from controlplane.cli.home import settings_of
+from controlplane.cli.flags import Where, json_flag, where_flags
+from controlplane.cli.home import client_of, settings_of
 from controlplane.cli.safe import printable
 from controlplane.cli.shapes import write_json
-from controlplane.config import Settings, setting_rows
+from controlplane.config import Settings, setting_rows, without_password
+from controlplane.errors import ControlPlaneError
 from controlplane.worker_parts import SANDBOXES
 
 _LITTLE_DISK = 1 << 30
-
-Level = Literal["ok", "note", "fail"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One thing looked at."""
-
-    name: str
-    level: Level
-    words: str
-    remedy: str = ""
+_MOST_SKEW_SECONDS = 2.0
 
 
 @click.command()
 @json_flag
-@home_flag
-def doctor(*, as_json: bool, home: str | None) -> int:
-    """Say whether a job could run here, and what is missing.
+@where_flags
+def doctor(*, as_json: bool, where: Where) -> int:
+    """Say whether a job could run here, and what is missing; with --server, how that server is.
 
     Exits 0 when a job could run, 4 when not. JSON keys: ok, findings [name, level, words, remedy],
-    settings [name, value, source], sandbox, sandboxes [by name, all that could contain cells], keys [names only].
+    settings [name, value, source], sandbox, sandboxes [by name, all that could contain cells], keys [names only];
+    of a server: ok, findings.
     """
-    settings = settings_of(home)
+    if where.server is not None:
+        return _server(where.server, as_json=as_json)
+    settings = settings_of(where.home)
     reports = {name: worker_parts.sandbox_report(*choice) for name, choice in SANDBOXES.items()}
     report = reports.get(settings.sandbox) or reports["namespaces"]
     findings = [
         _python(),
         _store(),
+        *_installation(settings),
         _sandbox(report),
         *(_by_name(name, other) for name, other in reports.items() if other is not report),
         _home(settings),
         _driver(settings),
         _embedded(),
     ]
-    fine = all(finding.level != "fail" for finding in findings)
+    fine = is_fine(findings)
     if as_json:
         write_json(
             {
@@ -75,20 +70,23 @@ def doctor(*, as_json: bool, home: str | None) -> int:
     return Exit.ANSWERED if fine else Exit.FAILED
 
 
+def _server(server: str, *, as_json: bool) -> int:
+    from controlplane.cli.doctor_server import look  # noqa: PLC0415  # a home needs no client
+
+    with client_of(server) as client:
+        findings = look(client)
+    fine = is_fine(findings)
+    if as_json:
+        write_json({"ok": fine, "findings": [asdict(finding) for finding in findings]})
+    else:
+        console = stdout_console()
+        console.print(findings_table(findings))
+    return Exit.ANSWERED if fine else Exit.FAILED
+
+
 def _print(findings: list[Finding], *, settings: Settings, fine: bool) -> None:
     console = stdout_console()
-    grid = Table.grid(padding=(0, 2))
-    marks = {
-        "ok": Text("ok", style="green"),
-        "note": Text("note", style="yellow"),
-        "fail": Text("FAIL", style="bold red"),
-    }
-    for finding in findings:
-        remedy = f"\n→ {finding.remedy}" if finding.remedy else ""
-        grid.add_row(
-            marks[finding.level], Text(finding.name, style="bold"), Text(printable(finding.words + remedy))
-        )
-    console.print(grid)
+    console.print(findings_table(findings))
     rows = Table.grid(padding=(0, 2))
     for name, value, source in setting_rows(settings):
         rows.add_row("", Text(name), Text(printable(value)), Text(source, style="dim"))
@@ -96,6 +94,42 @@ def _print(findings: list[Finding], *, settings: Settings, fine: bool) -> None:
     console.print(rows)
     verdict = "A job can run here." if fine else "A job cannot run here yet: see FAIL above."
     console.print(Text(f"\n{verdict}", style="bold green" if fine else "bold red"))
+
+
+def _installation(settings: Settings) -> list[Finding]:
+    """The database, the queue and the clock, where there is an installation already."""
+    if settings.database_url is None and not settings.database.exists():
+        return []
+    place = without_password(settings.database_url or str(settings.database))
+    try:
+        app = open_app(settings)
+    except ControlPlaneError as error:
+        return [Finding(name="database", level="fail", words=f"{place}: {error}", remedy="custody migrate")]
+    try:
+        return [Finding(name="database", level="ok", words=place), _clock(app), _queue(app)]
+    finally:
+        app.close()
+
+
+def _clock(app: App) -> Finding:
+    before = time.time() * 1000
+    with app.store.read() as tx:
+        there = tx.now_ms
+    skew = max(before - there, there - time.time() * 1000, 0) / 1000
+    if skew > _MOST_SKEW_SECONDS:
+        words = f"the clocks of this machine and of the database differ by {skew:.1f} s"
+        return Finding(name="clock", level="note", words=words, remedy="set both by NTP")
+    return Finding(name="clock", level="ok", words="the same time as the database")
+
+
+def _queue(app: App) -> Finding:
+    where = "Redis" if app.settings.redis_url else "a table beside the database"
+    problem = app.queue_problem()
+    if problem:
+        return Finding(
+            name="queue", level="fail", words=f"{where}: {problem}", remedy="jobs wait until it answers"
+        )
+    return Finding(name="queue", level="ok", words=where)
 
 
 def _python() -> Finding:

@@ -18,7 +18,7 @@ print("begun")
 """ + "".join(
     f"""# %% wait {number}
 import time
-time.sleep(0.3)
+time.sleep(2)
 """
     for number in range(18)
 )

@@ -29,13 +29,13 @@ def test_a_job_is_paused_and_goes_on(admin):
 
     paused = admin("pause", job_id)
     held = admin.state(job_id)
-    resumed = admin("resume", job_id, "--quiet", seconds=90)
+    resumed = admin("resume", job_id, "--detach")
+    admin.until(lambda: [e for e in admin.events(job_id) if e["kind"] == "attempt_started"][1:])
+    admin("stop", job_id)
 
     assert paused.code == 0, paused.out + paused.err
     assert held == "held"
-    assert resumed.code in (0, 4), resumed.err  # the playbook ends without an answer
-    kinds = [event["kind"] for event in admin.events(job_id)]
-    assert kinds.count("attempt_started") == 2
+    assert resumed.code == 0, resumed.err
 
 
 def test_many_jobs_are_stopped_by_ids_from_standard_input(admin):
@@ -72,7 +72,7 @@ def test_whoever_follows_a_job_goes_on_when_the_server_comes_back(served, admin)
 
     served.stop(signal.SIGKILL)
     served.start()
-    admin.until(lambda: admin.state(job_id) in ("failed", "succeeded", "partial"), seconds=60)
+    assert admin("stop", job_id).code == 0
     done = admin.finish(following)
 
     assert done.code == 0, done.err

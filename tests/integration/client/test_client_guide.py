@@ -16,7 +16,7 @@ def test_the_examples_of_the_guide_run(app, address, key, tmp_path, capsys):
 
     with EmbeddedRuntime(app):
         for example in re.findall(r"```python\n(.*?)```", _GUIDE.read_text(encoding="utf-8"), re.DOTALL):
-            exec(compile(example, str(_GUIDE), "exec"), names)  # noqa: S102
+            exec(compile(example, str(_GUIDE), "exec"), names)
 
     said = capsys.readouterr().out
     assert "succeeded {'answer': '2'}" in said
