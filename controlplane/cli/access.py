@@ -41,9 +41,9 @@ _KEYS: Listing[KeyBody] = Listing(
     name="keys",
     columns=(
         Column(name="key", text=lambda one: one.key_id),
-        Column(name="of", text=lambda one: one.principal),
+        Column(name="of", text=lambda one: one.principal, is_long=True),
         Column(name="tenant", text=lambda one: one.tenant_id or "all"),
-        Column(name="roles", text=lambda one: ", ".join(one.roles)),
+        Column(name="roles", text=lambda one: ", ".join(one.roles), is_long=True),
         Column(name="state", text=_key_state),
         Column(name="used", text=lambda one: "never" if one.used_at is None else f"{age(one.used_at)} ago"),
         Column(name="made by", text=lambda one: one.created_by, is_wide=True),
@@ -81,7 +81,7 @@ _PERMISSIONS: Listing[PermissionBody] = Listing(
         Column(
             name="effect", text=lambda one: Text(one.effect, style="red" if one.effect == "deny" else "green")
         ),
-        Column(name="subject", text=lambda one: one.subject),
+        Column(name="subject", text=lambda one: one.subject, is_long=True),
         Column(name="capability", text=lambda one: one.capability),
         Column(name="state", text=lambda one: "ended" if one.revoked_at else "in force"),
         Column(name="tenant", text=lambda one: one.tenant_id, is_wide=True),
@@ -102,7 +102,7 @@ _AUDIT: Listing[AuditBody] = Listing(
             name="outcome",
             text=lambda one: Text(one.outcome, style="red" if one.outcome == "refused" else ""),
         ),
-        Column(name="to", text=lambda one: one.target),
+        Column(name="to", text=lambda one: one.target, is_long=True),
         Column(name="reason", text=lambda one: one.reason, is_wide=True, is_prose=True),
     ),
     id_of=lambda one: str(one.audit_id),

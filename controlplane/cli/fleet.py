@@ -24,13 +24,13 @@ _STYLES = {"working": "green", "draining": "yellow", "silent": "red", "gone": "d
 _WORKERS: Listing[WorkerBody] = Listing(
     name="workers",
     columns=(
-        Column(name="worker", text=lambda one: one.worker_id),
         Column(name="state", text=lambda one: Text(one.state, style=_STYLES.get(one.state, ""))),
         Column(name="slots", text=lambda one: str(one.slots), is_number=True),
         Column(name="seen", text=lambda one: f"{age(one.last_seen_at)} ago"),
         Column(name="since", text=lambda one: age(one.first_seen_at), is_wide=True),
         Column(name="host", text=lambda one: one.host, is_wide=True),
         Column(name="image", text=lambda one: one.image, is_wide=True),
+        Column(name="worker", text=lambda one: one.worker_id, is_prose=True),
     ),
     id_of=lambda one: one.worker_id,
     document=lambda one: one.model_dump(mode="json"),
@@ -44,7 +44,7 @@ _FINDINGS: Listing[FindingBody] = Listing(
         Column(
             name="kind", text=lambda one: Text(one.kind, style="yellow" if one.resolved_at is None else "dim")
         ),
-        Column(name="job", text=lambda one: one.job_id),
+        Column(name="job", text=lambda one: one.job_id, is_prose=True),
         Column(name="age", text=lambda one: age(one.at)),
         Column(name="done", text=lambda one: one.action),
         Column(
@@ -66,7 +66,7 @@ _TASKS: Listing[TaskItem] = Listing(
     columns=(
         Column(name="task", text=lambda one: one.task_id),
         Column(name="status", text=lambda one: one.status),
-        Column(name="goal", text=_goal),
+        Column(name="goal", text=_goal, is_long=True),
         Column(name="age", text=lambda one: age(one.created_at)),
         Column(name="tenant", text=lambda one: one.tenant_id, is_wide=True),
     ),

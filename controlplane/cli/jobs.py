@@ -29,16 +29,16 @@ _STYLES = {
 }
 
 
-_ROOM = 50
+_ROOM = 60
 
 JOBS: Listing[JobLine] = Listing(
     name="jobs",
     columns=(
         Column(name="job", text=lambda line: line.job_id),
         Column(name="state", text=lambda line: Text(line.state, style=_STYLES.get(line.state, "cyan"))),
-        Column(name="question", text=lambda line: one_line(line.question, width=_ROOM)),
+        Column(name="question", text=lambda line: one_line(line.question, width=_ROOM), is_long=True),
         Column(name="age", text=lambda line: age(line.created_at)),
-        Column(name="driver", text=lambda line: one_line(line.driver, width=30), is_wide=True),
+        Column(name="driver", text=lambda line: one_line(line.driver, width=30), is_wide=True, is_long=True),
         Column(name="subcalls", text=lambda line: count(line.subcalls), is_wide=True, is_number=True),
         Column(name="tokens", text=lambda line: count(line.tokens), is_wide=True, is_number=True),
         Column(name="cost", text=lambda line: money(line.cost_usd), is_wide=True, is_number=True),

@@ -24,7 +24,10 @@ T = TypeVar("T")
 #: Columns of a screen from which on what is marked as wide has room.
 WIDE = 140
 _USUAL = 20
-_SHORT = 24
+#: Between two columns, and around all of them.
+_GAP, _MARGIN = 3, 2
+#: No column gives way further.
+_LEAST = 12
 
 
 def list_flags(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,6 +69,8 @@ class Column(Generic[T]):
     is_number: bool = False
     #: What is folded over lines instead of being cut.
     is_prose: bool = False
+    #: What is cut where it does not fit.
+    is_long: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,21 +104,34 @@ class Listing(Generic[T]):
 
     def table(self, items: Sequence[T], *, width: int) -> RenderableType:
         columns = [column for column in self.columns if width >= WIDE or not column.is_wide]
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         rows = [[_cell(column.text(item)) for column in columns] for item in items]
-        for index, column in enumerate(columns):
-            longest = max(len(row[index]) for row in rows)
+        widths = _fitting(columns, rows, width=width)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for column, wide in zip(columns, widths, strict=True):
             table.add_column(
                 column.name,
                 justify="right" if column.is_number else "left",
                 overflow="fold" if column.is_prose else "ellipsis",
                 no_wrap=not column.is_prose,
-                # Ids, states and figures are never cut: what is long gives way.
-                min_width=longest if index == 0 or longest <= _SHORT else None,
+                width=wide,
             )
         for row in rows:
             table.add_row(*row)
         return table
+
+
+def _fitting(columns: Sequence[Column[T]], rows: Sequence[Sequence[Text]], *, width: int) -> list[int]:
+    """How wide each column is: as it needs, and what is prose or long gives way where the screen is narrow."""
+    needs = [
+        max(len(column.name), *(len(row[index]) for row in rows)) for index, column in enumerate(columns)
+    ]
+    over = sum(needs) + _GAP * (len(columns) - 1) + _MARGIN - width
+    giving = [index for index, column in enumerate(columns) if column.is_prose or column.is_long]
+    for index in sorted(giving, key=lambda index: -needs[index]):
+        given = min(max(over, 0), max(needs[index] - _LEAST, 0))
+        needs[index] -= given
+        over -= given
+    return needs
 
 
 def _cell(text: str | Text) -> Text:

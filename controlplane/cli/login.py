@@ -16,7 +16,7 @@ _PROFILES: Listing[tuple[str, Profile]] = Listing(
     name="profiles",
     columns=(
         Column(name="profile", text=lambda one: one[0]),
-        Column(name="server", text=lambda one: one[1].server),
+        Column(name="server", text=lambda one: one[1].server, is_long=True),
         Column(name="key", text=lambda one: "no" if one[1].key is None else "yes"),
     ),
     id_of=lambda one: one[0],

@@ -19,7 +19,7 @@ from controlplane.api.bodies_files import EvidenceBody
 from controlplane.cli.exits import Refusal
 from controlplane.cli.remote_views import job_view, line_view, question_view, record_of, request_of
 from controlplane.client import Client, ClientError, Update
-from controlplane.client.errors import Missing
+from controlplane.client.errors import Missing, Unreachable
 from controlplane.custodian import JobLine, JobQuery, OnConverted, Wait
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.errors import Tampered
@@ -147,13 +147,20 @@ class RemoteApp:
 
     def follow(self, job_id: str, *, wait: Wait) -> Iterator[tuple[JobView, list[TraceRecord]]]:
         news = _News(self.client, job_id, content=self._content)
-        view = self.job(job_id)
+        view, is_old = self.job(job_id), False
         while True:
             records, has_changed = news.since()
             yield view, records
             wait(_TICK_SECONDS)
-            if has_changed or view.is_terminal:
-                view = self.job(job_id)
+            if has_changed or is_old or view.is_terminal:
+                view, is_old = self._looked_at(view)
+
+    def _looked_at(self, view: JobView) -> tuple[JobView, bool]:
+        """The job as it stands; as it stood, where its server is away for the moment: the stream waits for that."""
+        try:
+            return self.job(view.job_id), False
+        except Unreachable:
+            return view, True
 
     def verify(self, view: JobView) -> int:
         if not self._content:

@@ -14,6 +14,8 @@ from controlplane.client.calls import Call, Said
 from controlplane.client.errors import ClientError, Damaged, Forbidden, ServerFailed, Unreachable
 from controlplane.client.retrying import Patience
 
+#: Whoever follows a job waits while its server is started again.
+_RESTART = Patience(retries=25, first_seconds=0.2, longest_seconds=5.0)
 #: More than any event has: what is longer is no event of ours.
 _LONGEST_EVENT = 512 << 20
 
@@ -38,6 +40,7 @@ class Following:
         self._length = 0
         self._pending_id: str | None = None
         self._tried = 0
+        self._was_there = False
         #: Whether the job has ended and everything of it has come.
         self.is_over = False
 
@@ -48,6 +51,7 @@ class Following:
 
     def feed(self, line: str) -> Update | None:
         """Take one line; what it completes, if it completes something."""
+        self._was_there = True
         if not line:
             return self._dispatch()
         name, _, value = line.partition(":")
@@ -90,7 +94,8 @@ class Following:
     def broken(self, error: ClientError | None, *, patience: Patience, chance: float) -> float:
         """Seconds until the next connection; raises when there is no point in another one."""
         problem = error or Unreachable("the server ended the stream before the job had")
-        wait = patience.wait_after(problem, self.call(), tried=self._tried, chance=chance)
+        bears = _RESTART if self._was_there else patience
+        wait = bears.wait_after(problem, self.call(), tried=self._tried, chance=chance)
         if wait is None:
             raise problem
         self._tried += 1
