@@ -35,6 +35,7 @@ from controlplane.handlers import (
     importing,
     parking,
     queries,
+    rebuilding,
     searching,
     submit,
     verify,
@@ -176,6 +177,10 @@ class App:
 
     def _as(self, by: str) -> Caller:
         return replace(self.caller, name=by) if by else self.caller
+
+    def rebuild(self, task_id: str, *, repairs: bool = False) -> rebuilding.Rebuilt:
+        """Compare the rows of a task with what its events tell, and repair them when that is wanted."""
+        return rebuilding.rebuild(self.desk, task_id, caller=self.caller, repairs=repairs)
 
     def cool(self, *, older_than: timedelta) -> cooling.Cooled:
         """Move old traces and events to cold storage; they come back by themselves when somebody reads them."""

@@ -76,6 +76,15 @@ class TaskCancelled:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TaskRebuilt:
+    """Rows that differed from the events were written anew."""
+
+    kind: ClassVar = "task_rebuilt"
+    by: str
+    differences: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckpointSaved:
     kind: ClassVar = "checkpoint_saved"
     digest: str
@@ -274,6 +283,7 @@ TaskEvent = (
     | TaskFailed
     | TaskCancelled
     | CheckpointSaved
+    | TaskRebuilt
 )
 JobEvent = (
     JobSubmitted

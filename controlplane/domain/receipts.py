@@ -30,6 +30,7 @@ RECEIPTED = frozenset(
         "job_imported",
         "late_write_rejected",
         "result_folded",
+        "task_rebuilt",
     }
 )
 

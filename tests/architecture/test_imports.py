@@ -42,6 +42,7 @@ MAY_IMPORT = {
         "controlplane.watchdogs",
         "controlplane.handlers",
         "controlplane.ports",
+        "controlplane.domain",
         "controlplane.errors",
         "controlplane.notice",
         "controlplane.crashpoints",
@@ -58,6 +59,7 @@ MAY_IMPORT = {
         "controlplane.domain",
         "controlplane.errors",
         "controlplane.notice",
+        "controlplane.views",
         "rlm_worker.contracts",
     ),
     # What wires the worker in, and lazily: inside functions only.
