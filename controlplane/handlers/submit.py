@@ -81,7 +81,7 @@ def _spec(desk: Desk, request: JobRequest, *, known: JobRow | None) -> JobSpec:
             **content,
         )
         # What is no text cannot be written down: it would come back as something else.
-        json.dumps(spec.model_dump(mode="json"), ensure_ascii=False).encode()
+        json.dumps(spec.model_dump(), ensure_ascii=False, default=str).encode()
     except ValidationError as error:
         raise InvalidRequest(f"the job cannot be submitted: {_first(error)}") from error
     except UnicodeEncodeError as error:
