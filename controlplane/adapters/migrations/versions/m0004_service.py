@@ -31,6 +31,10 @@ def _jobs_and_workers() -> None:
     op.add_column("job", sa.Column("deadline_ms", sa.BigInteger(), nullable=True))
     op.add_column("job", sa.Column("model", sa.String(length=200), server_default="", nullable=False))
     op.add_column("job", sa.Column("sub_model", sa.String(length=200), server_default="", nullable=False))
+    if op.get_bind().dialect.name == "postgresql":
+        op.create_index(
+            "job_by_beginning", "job", ["job_id"], postgresql_ops={"job_id": "varchar_pattern_ops"}
+        )
     op.create_index("job_by_age", "job", ["created_ms", "job_id"], unique=False)
     op.create_index("job_of_tenant", "job", ["tenant_id", "created_ms", "job_id"], unique=False)
     op.create_index(
