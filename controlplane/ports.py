@@ -225,6 +225,10 @@ class Traces(Protocol):
         """The newest event of a kind."""
         ...
 
+    def end(self, job_id: str) -> tuple[int, str]:
+        """How many events there are, and the hash of the last."""
+        ...
+
     def of_kind(self, job_id: str, *, kind: str) -> list[TraceRecord]:
         """Every event of a kind that is rare."""
         ...

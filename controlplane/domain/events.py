@@ -85,6 +85,15 @@ class TaskCancelled:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TaskRebuilt:
+    """Rows that differed from the events were written anew."""
+
+    kind: ClassVar = "task_rebuilt"
+    by: str
+    differences: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckpointSaved:
     kind: ClassVar = "checkpoint_saved"
     digest: str
@@ -341,6 +350,7 @@ TaskEvent = (
     | TaskFailed
     | TaskCancelled
     | CheckpointSaved
+    | TaskRebuilt
 )
 JobEvent = (
     JobSubmitted

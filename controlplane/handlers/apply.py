@@ -186,7 +186,8 @@ def result_without_worker(
         failure_class=failure_class,
         structured_output=answer,
         answered_by="nobody" if answer is None else by,
-        message=message,
+        # A reason comes from a person's terminal, and half a character in it is no text of a result.
+        message=message.encode("utf-8", "replace").decode(),
         trace_ref=TraceRef(job_id=row.state.job_id, events=row.trace_events, head=row.trace_head),
         usage=usage_of(row, wall_time_ms=tx.leases.spent_ms(row.state.job_id)),
     )

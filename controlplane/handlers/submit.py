@@ -1,6 +1,10 @@
 """Submit: a request becomes a task (when none is named), a job and a wake-up, in one transaction."""
 
+<<<<<<< HEAD
 import re
+=======
+import json
+>>>>>>> stores
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import reduce
@@ -91,15 +95,22 @@ def _spec(desk: Desk, request: JobRequest, *, known: JobRow | None) -> JobSpec:
     }
     try:
         checker(request.output_schema)
-        return JobSpec(
+        spec = JobSpec(
             job_id=request.job_id or desk.new_id("job"),
             tenant_id=request.tenant_id or desk.rules.default_tenant,
             task_id=request.task_id or (known.state.task_id if known else desk.new_id("task")),
             step_id=known.state.step_id if known else desk.new_id("step"),
             **content,
         )
+        # What is no text cannot be written down: it would come back as something else.
+        json.dumps(spec.model_dump(), ensure_ascii=False, default=str).encode()
     except ValidationError as error:
         raise InvalidRequest(f"the job cannot be submitted: {_first(error)}") from error
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(
+            f"the job cannot be submitted: a text in it holds half a character: {error}"
+        ) from error
+    return spec
 
 
 def _timing(request: JobRequest, *, now_ms: int) -> Timing:

@@ -59,6 +59,7 @@ MAY_IMPORT = {
         "controlplane.ports",
         "controlplane.ports_queue",
         "controlplane.ports_control",
+        "controlplane.domain",
         "controlplane.errors",
         "controlplane.notice",
         "controlplane.crashpoints",

@@ -24,7 +24,7 @@ def entered(app):
         request = a_request(
             task=question,
             tenant_id=tenant,
-            labels={"region": region, "odd \ud83d": "\0"},
+            labels={"region": region, "odd \0": "\0"},
             sub_model="m-" + region,
         )
         made.append(app.submit(replace(request, budget=request.budget)))
@@ -47,7 +47,7 @@ def test_every_condition_narrows(app, entered):
     assert found(app, words="nowhere") == set()
     eu = those(lambda view: view.spec.labels["region"] == "eu")
     assert found(app, labels={"region": "eu"}) == found(app, model="m-eu") == eu
-    assert found(app, labels={"region": "eu", "odd \ud83d": "\0"}, words="paid") == those(
+    assert found(app, labels={"region": "eu", "odd \0": "\0"}, words="paid") == those(
         lambda view: view.job_id in eu and "PAID" in view.spec.task
     )
     ended = those(lambda view: view.state in ("stopped", "succeeded"))
@@ -137,3 +137,14 @@ def test_a_cursor_of_another_question_a_huge_page_and_too_many_words_are_refused
         app.search(Search(words=" ".join(f"word{n}" for n in range(17))))
     with pytest.raises(InvalidRequest, match="no word"):
         app.search(Search(words="?!"))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"labels": {"odd \ud83d": "x"}}, {"labels": {"x": "\ud83d"}}, {"task": "\ud83d"}],
+    ids=["a label's name", "a label", "the question"],
+)
+def test_half_a_character_in_a_request_is_refused_and_not_written_as_something_else(app, fields):
+    with pytest.raises(InvalidRequest, match="cannot be submitted"):
+        app.submit(a_request(**fields))
+    assert app.jobs() == []

@@ -44,6 +44,10 @@ def _jobs_and_workers() -> None:
     op.add_column("job", sa.Column("tools", sa.Text(), server_default="", nullable=False))
     op.add_column("job", sa.Column("budget_version", sa.BigInteger(), server_default="0", nullable=False))
     op.add_column("job", sa.Column("progress_ms", sa.BigInteger(), nullable=True))
+    if op.get_bind().dialect.name == "postgresql":
+        op.create_index(
+            "job_by_beginning", "job", ["job_id"], postgresql_ops={"job_id": "varchar_pattern_ops"}
+        )
     op.create_index("job_by_age", "job", ["created_ms", "job_id"], unique=False)
     op.create_index("job_of_tenant", "job", ["tenant_id", "created_ms", "job_id"], unique=False)
     op.create_index(
