@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from pydantic import JsonValue
 
 from controlplane import worker_parts
 from controlplane.adapters import processes, sqlite
+from controlplane.adapters.cold import ColdStorage
+from controlplane.adapters.control_file import ControlFile, NoControlFile
 from controlplane.adapters.evidence import EvidenceRoom
 from controlplane.adapters.ids import new_id
 from controlplane.adapters.private_files import make_folder
@@ -29,6 +32,7 @@ from controlplane.gateway import LocalGateway
 from controlplane.handlers import (
     asking,
     control,
+    cooling,
     forking,
     importing,
     parking,
@@ -39,7 +43,9 @@ from controlplane.handlers import (
     workers,
 )
 from controlplane.handlers.searching import Search
+from controlplane.operations import Operations
 from controlplane.ports import Desk, Rules
+from controlplane.ports_control import SideOrders, StuckRules
 from controlplane.views import JobPage, JobView, QuestionView, ReceiptView, TaskView, WorkerView
 from rlm_worker.contracts import Budget, EvidenceRef, JobResult, JobSpec, TraceRecord
 
@@ -49,13 +55,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class App:
+class App(Operations):
     """What a caller can ask of the control plane: every command of a person, and the gateway of a worker.
 
     Whoever opens a home owns it. `acting_as` gives the same App to somebody else, with the rights of that one.
     """
 
-    def __init__(self, settings: Settings, *, store: SqlStore, evidence: EvidenceRoom) -> None:
+    def __init__(
+        self, settings: Settings, *, store: SqlStore, evidence: EvidenceRoom, side: SideOrders
+    ) -> None:
         self.settings = settings
         self.caller = owner("operator")
         self.store = store
@@ -67,6 +75,7 @@ class App:
             is_gone=processes.is_gone,
             pid_of=processes.pid_of,
             is_priced=partial(_is_priced, settings),
+            side=side,
         )
 
     def acting_as(self, caller: Caller) -> "App":
@@ -186,16 +195,18 @@ class App:
     def verify_receipts(self, task_id: str) -> int:
         return verify.verify_receipts(self.desk, task_id, caller=self.caller)
 
-    def _whole(self, job_id: str) -> str:
-        return queries.resolve(self.desk, job_id, caller=self.caller)
-
     def _as(self, by: str) -> Caller:
         return replace(self.caller, name=by) if by else self.caller
+
+    def cool(self, *, older_than: timedelta) -> cooling.Cooled:
+        """Move old traces and events to cold storage; they come back by themselves when somebody reads them."""
+        return cooling.cool(self.desk, older_than=older_than, caller=self.caller)
 
     def gateway(self) -> LocalGateway:
         return LocalGateway(self.desk)
 
     def close(self) -> None:
+        self.desk.side.close()
         self.store.close()
 
 
@@ -229,6 +240,16 @@ def _rules(settings: Settings) -> Rules:
         default_tenant=settings.tenant,
         resend_after_ms=int(settings.resend_seconds * 1000),
         model_limits=model_limits,
+        stuck=StuckRules(
+            progress_ms=int(settings.progress_seconds * 1000),
+            overdue_ms=int(settings.overdue_seconds * 1000),
+            answer_ms=int(settings.answer_seconds * 1000),
+            person_ms=int(settings.question_seconds * 1000),
+            dispatch_ms=int(settings.dispatch_seconds * 1000),
+            attempts=settings.attempts_limit,
+            tokens_per_minute=settings.spend_tokens_per_minute,
+        ),
+        stuck_policy=settings.stuck_policy or "",
     )
 
 
@@ -241,7 +262,14 @@ def open_app(settings: Settings) -> App:
             f"the home {str(settings.home)!r} cannot be made: {error.strerror}. Choose another with --home"
         ) from error
     room = EvidenceRoom(settings.home, convert=_converter(settings))
-    return App(settings, store=SqlStore(settings.database_url or settings.database), evidence=room)
+    # A server needs no way around itself: its rows are locked one by one, and a client that is gone holds none.
+    side = NoControlFile() if settings.database_url else ControlFile(settings.home / "control.orders")
+    return App(settings, store=_store(settings), evidence=room, side=side)
+
+
+def _store(settings: Settings) -> SqlStore:
+    cold = ColdStorage(settings.cold_url or settings.home / "cold")
+    return SqlStore(settings.database_url or settings.database, cold=cold)
 
 
 def _converter(settings: Settings) -> Convert | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
 
+from controlplane.control_settings import ControlSettings
 from controlplane.engine_settings import MAY_BE_ZERO, EngineSettings, ModelChoices
 from controlplane.errors import InvalidRequest
 
@@ -17,13 +18,15 @@ _PREFIX = "CUSTODY_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(ModelChoices, EngineSettings):
+class Settings(ModelChoices, EngineSettings, ControlSettings):
     """Everything that can be set about an installation. Keys of providers are not here: the worker alone reads them."""
 
     #: Folder of the database and of staged evidence.
     home: Path = Path(".custody")
     #: PostgreSQL database that several machines share, as postgresql://USER:PASSWORD@HOST:PORT/NAME; none: a file in the home.
     database_url: str | None = field(default=None, repr=False)
+    #: Where old traces go, as a URL that fsspec knows and every machine sees; none: the folder cold of the home.
+    cold_url: str | None = field(default=None, repr=False)
     tenant: str = "local"
     #: A worker that is silent this long has lost its job.
     lease_seconds: float = 15.0

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from pydantic import JsonValue
 
 from controlplane.domain.budget import NOTHING, Account, Amounts, Limits
 from controlplane.domain.identity import Scope
+from controlplane.domain.ids import Chain
 from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
 from controlplane.domain.queueing import ModelLimit
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
+from controlplane.ports_control import ControlRows, SideOrders, StuckRules
 from controlplane.ports_queue import Backlog, Duties, Workers
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
@@ -34,6 +36,13 @@ class JobRow:
     updated_ms: int
     #: When the trace last grew; 0 before that.
     recorded_ms: int = 0
+    #: Who writes the cells (empty: no model), and who answers predict().
+    model: str = ""
+    sub_model: str = ""
+    #: Names of the tools that it may use, separated by spaces.
+    tools: str = ""
+    #: Time without a record after which it counts as stuck; None: what the settings say.
+    progress_ms: int | None = None
     #: Set aside at the tenant when the job was first claimed; None before that and after the settlement.
     tenant_hold: Amounts | None = None
     #: Of what it spent: already settled at the tenant, because its hold ended before the job did.
@@ -68,6 +77,8 @@ class Orders:
     reason: str
     lease: Lease | None
     steers: tuple[Steer, ...] = ()
+    #: Version of the limits in force; 0: those of the spec.
+    budget_version: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,6 +234,49 @@ class Traces(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """Links of a chain that follow one another, as they are stored."""
+
+    chain: Chain
+    owner_id: str
+    first_seq: int
+    last_seq: int
+    content: bytes
+
+
+class Archive(Protocol):
+    """Which links of chains are in cold storage. Whoever reads a chain gets them from there without knowing."""
+
+    def due(self, chain: Chain, *, before_ms: int, limit: int) -> list[str]:
+        """Jobs or tasks that ended before a time and have links in the tables."""
+        ...
+
+    def segment(self, chain: Chain, owner_id: str, *, limit: int) -> Segment | None:
+        """The oldest links that are in the tables."""
+        ...
+
+    def move(self, segment: Segment, *, digest: str) -> None:
+        """Enter where links are, and take them out of the tables; VersionConflict when they are not all there any more."""
+        ...
+
+    def pieces(self, chain: Chain, owner_id: str) -> Sequence[str]:
+        """Digests of the pieces that hold links of a chain, oldest first."""
+        ...
+
+
+class Cold(Protocol):
+    """Content by its digest, for what is seldom read."""
+
+    def keep(self, content: bytes) -> str:
+        """Store durably; it has been read back when this returns its digest."""
+        ...
+
+    def read(self, digest: str) -> bytes:
+        """Tampered when it is not what it was."""
+        ...
+
+
 class Budgets(Protocol):
     def get(self, budget_id: str) -> Account: ...
 
@@ -247,7 +301,7 @@ class Answers(Protocol):
     def of(self, job_id: str) -> tuple[PersonAnswer, ...]: ...
 
 
-class Transaction(Protocol):
+class Transaction(ControlRows, Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
     #: The database's clock, read once.
@@ -263,6 +317,7 @@ class Transaction(Protocol):
     backlog: Backlog
     workers: Workers
     duties: Duties
+    archive: Archive
 
 
 class Watch(Protocol):
@@ -279,6 +334,8 @@ class Watch(Protocol):
 
 class Store(Protocol):
     """The truth."""
+
+    cold: Cold
 
     def write(self, durability: Durability = "full") -> AbstractContextManager[Transaction]: ...
 
@@ -306,6 +363,8 @@ class Rules:
     model_limits: tuple[ModelLimit, ...] = ()
     #: A worker that was not seen for so long does not count.
     worker_silent_ms: int = 30_000
+    stuck: StuckRules = field(default_factory=StuckRules)
+    stuck_policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,3 +381,5 @@ class Desk:
     pid_of: Callable[[str], int]
     #: Whether a call to the model of this name has a known price.
     is_priced: Callable[[str], bool]
+    #: Orders that wait for nobody.
+    side: SideOrders

@@ -187,7 +187,11 @@ class WatchdogRuntime:
             Loop(each.name, lambda each=each: each.run_once(desk), interval=each.interval)  # type: ignore[misc]
             for each in WATCHDOGS
         ]
-        self._loops = [dispatch, *others]
+        keeper = self._app.stuck_keeper()
+        stuck = Loop(
+            "stuck_keeper", lambda: _discard(keeper.run_once()), interval=self._app.settings.stuck_seconds
+        )
+        self._loops = [dispatch, *others, stuck]
         for loop in self._loops:
             loop.start()
 
@@ -268,6 +272,10 @@ class EmbeddedRuntime:
         """Stop taking work, let go of what is not finished, and wait for the threads. A second stop does nothing."""
         self._watchdogs.stop()
         self._worker.stop(timeout)
+
+
+def _discard(_answer: object) -> None:
+    """For callers that have no use for the answer."""
 
 
 def _nobody(job_id: str, generation: int) -> None:

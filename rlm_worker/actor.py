@@ -5,6 +5,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import sandbox
@@ -16,7 +17,8 @@ from rlm_worker.contracts.gateway import (
 )
 from rlm_worker.errors import LostAuthority
 from rlm_worker.heartbeat import Heartbeat, Listeners
-from rlm_worker.job import Attempt, Orders, Parts
+from rlm_worker.job import Attempt, Parts
+from rlm_worker.orders import Orders
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +63,10 @@ class Runner:
             self._parts.gateway,
             claimed.lease,
             claimed_at=claimed_at,
+            budget_seen=0 if claimed.retune is None else claimed.retune.version,
             margin_seconds=self._parts.settings.lease_margin_seconds,
             listeners=Listeners(
-                ordered=lambda answer: _hand_over(loop, orders.hear, answer),
+                ordered=lambda answer: _hand_over(loop, partial(orders.hear, at=time.monotonic()), answer),
                 lost=lose,
             ),
         )

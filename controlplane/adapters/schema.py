@@ -77,6 +77,12 @@ job = sa.Table(
     sa.Column("traceparent", sa.String(60), nullable=False, server_default=""),
     #: Set while the job is ready and was not sent: what it is chosen by.
     sa.Column("lane", LANE),
+    #: Names of the tools it may use, separated by spaces: kill switches look for these.
+    sa.Column("tools", sa.Text, nullable=False, server_default=""),
+    #: How often its limits were changed.
+    sa.Column("budget_version", sa.BigInteger, nullable=False, server_default="0"),
+    #: Time without a record after which it counts as stuck; NULL: what the settings say.
+    sa.Column("progress_ms", sa.BigInteger),
     sa.Column("refusal", Words, nullable=False),
     sa.Column("trace_events", sa.BigInteger, nullable=False),
     sa.Column("trace_head", _HASH, nullable=False),
@@ -280,6 +286,14 @@ sa.Index(
     "control_in_force", control_order.c.released_ms, control_order.c.scope_kind, control_order.c.scope_id
 )
 
+#: Orders from beside the store that were entered, so that each is entered once.
+side_order = sa.Table(
+    "side_order",
+    metadata,
+    sa.Column("mark", sa.String(64), primary_key=True),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+)
+
 #: What a watchdog found, with its evidence and what was done about it.
 finding = sa.Table(
     "finding",
@@ -296,6 +310,7 @@ finding = sa.Table(
 )
 sa.Index("finding_by_job", finding.c.job_id, finding.c.kind)
 sa.Index("finding_of_tenant", finding.c.tenant_id, finding.c.at_ms)
+sa.Index("finding_open", finding.c.resolved_ms, finding.c.kind)
 
 #: Where old events of a chain are: in a blob, as compressed lines. `chain` says of what: event, trace.
 archive = sa.Table(

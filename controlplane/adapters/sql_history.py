@@ -1,18 +1,19 @@
 """Rows of tasks, their events, receipts and checkpoints. Append-only, but for the head of each chain."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from controlplane.adapters import schema
 from controlplane.adapters.driver_sql import DriverSql, Row
+from controlplane.adapters.sql_archive import archived
 from controlplane.domain.identity import Scope
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import from_snapshot, snapshot
 from controlplane.errors import Tampered, VersionConflict
-from controlplane.ports import Checkpoint, ReceiptRow, TaskRow
+from controlplane.ports import Checkpoint, Cold, ReceiptRow, TaskRow
 
 _TASK, _EVENT, _RECEIPT, _CHECKPOINT = schema.task, schema.event, schema.receipt, schema.checkpoint
 _FIND_TASK = sa.select(_TASK).where(_TASK.c.task_id == sa.bindparam("wanted"))
@@ -71,7 +72,7 @@ class SqlTasks:
             )
 
 
-def _to_link(found: sa.RowMapping, *, chain: str) -> Link:
+def _to_link(found: sa.RowMapping | Mapping[str, Any], *, chain: str) -> Link:
     try:
         body = json.loads(found["body"])
     except ValueError as error:
@@ -91,9 +92,10 @@ def _link_columns(task_id: str, link: Link) -> Row:
 
 
 class SqlHistory:
-    def __init__(self, connection: sa.Connection, *, now_ms: int) -> None:
+    def __init__(self, connection: sa.Connection, *, now_ms: int, cold: Cold) -> None:
         self._connection = connection
         self._now_ms = now_ms
+        self._cold = cold
 
     def append_events(self, task_id: str, links: Sequence[Link], *, actor: str) -> None:
         _ADD_EVENTS.many(self._connection, [(*_link_columns(task_id, link), actor) for link in links])
@@ -102,10 +104,10 @@ class SqlHistory:
         query = (
             sa.select(_EVENT).where(_EVENT.c.task_id == task_id, _EVENT.c.seq > after).order_by(_EVENT.c.seq)
         )
-        return [
-            _to_link(found, chain=f"events of {task_id}")
-            for found in self._connection.execute(query).mappings()
-        ]
+        rows: list[sa.RowMapping | Mapping[str, Any]] = list(self._connection.execute(query).mappings())
+        if not rows or rows[0]["seq"] != after + 1:
+            rows = [*archived(self._connection, self._cold, "event", task_id, start=after + 1), *rows]
+        return [_to_link(found, chain=f"events of {task_id}") for found in rows]
 
     def add_receipts(self, task_id: str, rows: Sequence[ReceiptRow]) -> None:
         columns = [(*_link_columns(task_id, row.link), row.receipt_id) for row in rows]

@@ -59,6 +59,15 @@ class ResultFolded:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepReopened:
+    """A step that failed is tried anew; its task is not over any more."""
+
+    kind: ClassVar = "step_reopened"
+    step_id: str
+    job_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskCompleted:
     kind: ClassVar = "task_completed"
 
@@ -162,6 +171,7 @@ class StopSeen:
     kind: ClassVar = "job_stop_observed"
     job_id: str
     at_ms: int
+    delivered_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +223,56 @@ class JobResumed:
     job_id: str
     by: str
     generation: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PauseLifted:
+    """The pause was called off before it was carried out: the job goes on as soon as it is."""
+
+    kind: ClassVar = "job_pause_lifted"
+    job_id: str
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRetuned:
+    kind: ClassVar = "job_retuned"
+    job_id: str
+    budget_version: int
+    budget: dict[str, Any]
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRetried:
+    kind: ClassVar = "job_retried"
+    job_id: str
+    generation: int
+    by: str
+    reason: str
+    max_attempts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobCompleted:
+    """A person gave the answer."""
+
+    kind: ClassVar = "job_completed_by_hand"
+    job_id: str
+    result_digest: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStuck:
+    kind: ClassVar = "job_stuck"
+    job_id: str
+    finding_id: str
+    condition: str
+    detail: str
+    action: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,6 +335,7 @@ TaskEvent = (
     | StepStarted
     | StepCompleted
     | StepFailed
+    | StepReopened
     | ResultFolded
     | TaskCompleted
     | TaskFailed
@@ -297,6 +358,11 @@ JobEvent = (
     | JobParked
     | JobUnparked
     | JobResumed
+    | PauseLifted
+    | JobRetuned
+    | JobRetried
+    | JobCompleted
+    | JobStuck
     | JobSteered
     | JobAnswered
     | JobForked

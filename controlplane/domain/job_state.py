@@ -13,9 +13,14 @@ class Stop:
 
     order: Order
     requested_ms: int
+    #: Who ordered it; `switch:N` for a kill switch.
+    by: str = ""
+    delivered_ms: int | None = None
     observed_ms: int | None = None
     verified_ms: int | None = None
     survivors: tuple[int, ...] = ()
+    #: A pause that was called off on its way: the job goes on as soon as it is held.
+    lifted_by: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +55,8 @@ class JobState:
     stop: Stop | None = None
     #: Set while it is parked.
     parked: Parked | None = None
+    #: Grows with each change of the limits; 0: they are those of the spec.
+    budget_version: int = 0
     settled_fence: int = 0
     result_digest: str = ""
     #: Higher goes first.

@@ -95,10 +95,12 @@ def apply_job(
         return rows
     state = reduce(job.evolve, events, row.state)
     saved = replace(row, state=state, updated_ms=tx.now_ms)
+    if any(event.kind == "job_held" for event in events):
+        saved = settled_so_far(tx, saved)
     task_row, _ = apply_task(tx, desk, row=task_row, events=events, actor=actor)
     tx.jobs.save(saved)
     if row.state.is_leased and not state.is_leased:
-        outcome = "parked" if state.state == "parked" else "handed_back"
+        outcome = {"parked": "parked", "held": "paused"}.get(state.state, "handed_back")
         tx.leases.drop(state.job_id, outcome=outcome, ended_ms=tx.now_ms)
     return saved, task_row
 
@@ -197,6 +199,14 @@ def _last_of(tx: Transaction, job_id: str, *, kind: str) -> JsonObject | None:
         return None
     fields = found.event["fields"]
     return fields if isinstance(fields, dict) else None
+
+
+def settled_so_far(tx: Transaction, row: JobRow) -> JobRow:
+    """A job that waits holds no budget. Calls whose outcome is unknown keep its hold until the next attempt has charged them."""
+    if row.tenant_hold is None or row.account.open:
+        return row
+    settle_tenant(tx, row, spent=row.account.spent)
+    return replace(row, tenant_hold=None, tenant_settled=row.account.spent)
 
 
 def usage_of(row: JobRow, *, wall_time_ms: int) -> Usage:

@@ -13,6 +13,7 @@ from controlplane.errors import InvalidRequest
 from controlplane.handlers.apply import apply_job, load, spec_of
 from controlplane.handlers.permits import require
 from controlplane.handlers.retrying import retried
+from controlplane.handlers.retuning import budget_of
 from controlplane.handlers.submit import enter
 from controlplane.ports import Desk, Transaction
 from rlm_worker.contracts import Budget, JobSpec, TraceRecord
@@ -35,6 +36,7 @@ _NOT_SHARED = frozenset(
         "stop_verified",
         "diverged",
         "parked",
+        "retuned",
         "forked",
     }
 )
@@ -62,7 +64,7 @@ def fork(
         require(tx, caller, "job.fork", tenant_id=rows[0].state.tenant_id)
         source = spec_of(tx, rows[0].state.job_id)
         past = _past(tx, job_id, at)
-        spec = _spec(desk, source, past, budget=budget)
+        spec = _spec(desk, source, past, budget=budget or budget_of(tx, rows[0], source))
         row = enter(tx, desk, spec, timing=Timing(priority=rows[0].state.priority))
         events, head = _copy(tx, spec.job_id, source_id=job_id, past=past)
         tx.jobs.save(replace(row, trace_events=events, trace_head=head))
@@ -78,14 +80,14 @@ def fork(
     return spec.job_id
 
 
-def _spec(desk: Desk, source: JobSpec, past: _Past, *, budget: Budget | None) -> JobSpec:
+def _spec(desk: Desk, source: JobSpec, past: _Past, *, budget: Budget) -> JobSpec:
     seed = source.fork.seed_job_id if source.fork else source.job_id
     return source.model_copy(
         update={
             "job_id": desk.new_id("job"),
             "task_id": desk.new_id("task"),
             "step_id": desk.new_id("step"),
-            "budget": budget or source.budget,
+            "budget": budget,
             "fork": ForkPoint(job_id=source.job_id, at=past.at, seed_job_id=seed),
         }
     )

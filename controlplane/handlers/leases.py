@@ -12,7 +12,9 @@ from controlplane.domain.identity import EVERY_TENANT
 from controlplane.domain.ids import Fence
 from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease, extended, guard
+from controlplane.domain.stopping import stronger
 from controlplane.errors import OverBudget
+from controlplane.handlers import orders, switches
 from controlplane.handlers.apply import (
     apply_job,
     end_job,
@@ -24,6 +26,7 @@ from controlplane.handlers.apply import (
 from controlplane.handlers.retrying import retried
 from controlplane.handlers.turns import tenant_concurrency
 from controlplane.ports import Desk, JobRow, LedgerEntry, Orders, TaskRow, Transaction
+from controlplane.ports_control import SideOrder
 from rlm_worker.contracts import JobResult
 from rlm_worker.contracts.base import PROTOCOL_VERSION
 from rlm_worker.contracts.gateway import (
@@ -33,13 +36,18 @@ from rlm_worker.contracts.gateway import (
     NotClaimed,
     RenewAnswer,
     RenewRequest,
+    Retune,
 )
 from rlm_worker.contracts.gateway import Lease as GrantedLease
+
+#: Why a ready job was refused, as far as people are told.
+_SHOWN = ("over_budget", "at_capacity")
 
 
 @retried
 def claim(desk: Desk, request: ClaimRequest) -> Claimed | NotClaimed:
     """Grant a lease under a new fence, or say why not. Everything is checked in the transaction that grants it."""
+    orders.enter(desk)
     with desk.store.write() as tx:
         answer = _decided(tx, desk, request)
     if isinstance(answer, Claimed):
@@ -65,7 +73,7 @@ def _decided(tx: Transaction, desk: Desk, request: ClaimRequest) -> Claimed | No
 
 def _kept(tx: Transaction, row: JobRow | None, refused: NotClaimed) -> NotClaimed:
     """Let people see why a job that is ready does not start, and have it tried again."""
-    if row is None or not row.state.is_ready or refused.reason not in ("over_budget", "at_capacity"):
+    if row is None or not row.state.is_ready or refused.reason not in _SHOWN:
         return refused
     if refused.reason == "over_budget" and row.refusal != refused.detail:
         tx.jobs.save(replace(row, refusal=refused.detail, updated_ms=tx.now_ms))
@@ -106,7 +114,10 @@ def _refusal(tx: Transaction, desk: Desk, *, row: JobRow | None, request: ClaimR
         return NotClaimed(
             reason="at_capacity", detail=f"tenant {row.state.tenant_id} has {most} jobs at work"
         )
-    return _not_ready(row.state, generation=request.generation, now_ms=tx.now_ms)
+    if refused := _not_ready(row.state, generation=request.generation, now_ms=tx.now_ms):
+        return refused
+    switched = switches.refusal(tx, row, worker_id=request.worker_id)
+    return NotClaimed(reason="switched_off", detail=switched) if switched else None
 
 
 def _not_ready(state: JobState, *, generation: int, now_ms: int) -> NotClaimed | None:
@@ -167,7 +178,13 @@ def _grant(tx: Transaction, desk: Desk, *, rows: tuple[JobRow, TaskRow], request
         trace_head=row.trace_head,
         spent_wall_time_ms=spent_ms,
         answers=tx.answers.of(row.state.job_id),
+        retune=_newer(tx, row.state, seen=0),
     )
+
+
+def _newer(tx: Transaction, state: JobState, *, seen: int) -> Retune | None:
+    """Limits that the worker does not work under yet. Told again until it says that it does."""
+    return tx.retunes.latest(state.job_id) if state.budget_version > seen else None
 
 
 @retried
@@ -179,36 +196,57 @@ def renew(desk: Desk, request: RenewRequest) -> RenewAnswer:
         until_ms = extended(lease, now_ms=tx.now_ms, ttl_ms=desk.rules.lease_ttl_ms).until_ms
         tx.leases.extend(request.job_id, fence=request.fence, until_ms=until_ms)
         steers = tx.steers.after(request.job_id, seen=request.steer_seen)
+        retune = _newer(tx, row.state, seen=request.budget_seen)
+    side = desk.side.of(request.job_id)
     return RenewAnswer(
-        desired=row.state.desired,
-        reason=row.state.reason,
+        desired=row.state.desired if side is None else stronger(row.state.desired, side.order),
+        reason=row.state.reason if side is None else side.reason,
         steers=steers,
         ttl_ms=desk.rules.lease_ttl_ms,
+        retune=retune,
     )
 
 
 def await_orders(desk: Desk, request: AwaitOrdersRequest) -> RenewAnswer:
     """Answer as soon as something new is wanted, or the lease is over, or the time is up."""
     deadline = time.monotonic() + request.timeout_ms / 1000
+    desk.side.listen(desk.store.announce)
     with desk.store.watch() as watch:
         while True:
             found, now_ms = watch.read(request.job_id, steer_seen=request.steer_seen)
-            orders = found or Orders(desired="kill", reason="the job is not here", lease=None)
-            guard(orders.lease, fence=request.fence, now_ms=now_ms)
+            wanted = found or Orders(desired="kill", reason="the job is not here", lease=None)
+            guard(wanted.lease, fence=request.fence, now_ms=now_ms)
+            wanted = _with_side(wanted, desk.side.of(request.job_id))
             left = deadline - time.monotonic()
-            is_new = orders.desired != request.seen or orders.steers
+            is_retuned = wanted.budget_version > request.budget_seen
+            is_new = wanted.desired != request.seen or wanted.steers or is_retuned
             if is_new or left <= 0 or not watch.wait(timeout=left):
                 return RenewAnswer(
-                    desired=orders.desired,
-                    reason=orders.reason,
-                    steers=orders.steers,
+                    desired=wanted.desired,
+                    reason=wanted.reason,
+                    steers=wanted.steers,
                     ttl_ms=desk.rules.lease_ttl_ms,
+                    retune=_retune(desk, request.job_id) if is_retuned else None,
                 )
+
+
+def _with_side(wanted: Orders, side: SideOrder | None) -> Orders:
+    """An order beside the store counts although it is not entered yet."""
+    if side is None or stronger(wanted.desired, side.order) == wanted.desired:
+        return wanted
+    return replace(wanted, desired=side.order, reason=side.reason)
+
+
+def _retune(desk: Desk, job_id: str) -> Retune | None:
+    with desk.store.read() as tx:
+        return tx.retunes.latest(job_id)
 
 
 @retried
 def lose(desk: Desk, lease: Lease, *, reason: str, by: str = "lease_reaper") -> None:
     """Take the lease away from a worker that is gone. Its job is queued again, held, stopped or quarantined."""
+    # A job that shall end must not become ready again because its order waits beside the store.
+    orders.enter(desk)
     with desk.store.write() as tx:
         # The job first: nobody else touches its lease while its row is ours.
         rows = load(tx, lease.job_id, scope=EVERY_TENANT)
@@ -246,6 +284,7 @@ def _result_of_loss(tx: Transaction, row: JobRow, *, after: JobState, reason: st
 
 def hand_back(desk: Desk, *, worker_id: str) -> int:
     """Let go of everything a worker of this process holds, so that others go on with it; return how many jobs."""
+    orders.enter(desk)
     with desk.store.read() as tx:
         held = [lease for lease in tx.leases.all() if lease.worker_id == worker_id]
     for lease in held:

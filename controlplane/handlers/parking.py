@@ -1,6 +1,5 @@
 """Parking: a job that waits for something outside holds nothing meanwhile, and becomes ready again by time or command."""
 
-from dataclasses import replace
 from datetime import datetime
 
 from controlplane.crashpoints import crash_here
@@ -10,7 +9,7 @@ from controlplane.domain.identity import EVERY_TENANT, Caller
 from controlplane.domain.ids import Fence
 from controlplane.domain.lease import guard
 from controlplane.errors import FenceStale, InvalidRequest
-from controlplane.handlers.apply import apply_job, load, settle_tenant
+from controlplane.handlers.apply import apply_job, load, settled_so_far
 from controlplane.handlers.asking import wake_if_answered
 from controlplane.handlers.permits import require
 from controlplane.handlers.recording import reject_late_write
@@ -59,8 +58,7 @@ def _let_go(tx: Transaction, row: JobRow) -> JobRow:
             f"job {row.state.job_id} has {len(row.account.open)} calls whose cost is not settled: "
             "record their end before parking it"
         )
-    settle_tenant(tx, row, spent=row.account.spent)
-    return replace(row, tenant_hold=None, tenant_settled=row.account.spent)
+    return settled_so_far(tx, row)
 
 
 def _ms(at: datetime | None) -> int | None:

@@ -9,6 +9,7 @@ from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers import asking
 from controlplane.handlers.apply import load, spec_of, usage_of
 from controlplane.handlers.permits import require
+from controlplane.handlers.retuning import budget_of
 from controlplane.handlers.turns import Turns
 from controlplane.ports import Desk, JobFilter, JobRow, ReceiptRow, Transaction
 from controlplane.views import (
@@ -26,6 +27,7 @@ _PARKED: dict[WaitReason, str] = {
     "rate_limited": "a rate limit to pass",
     "asked": "an answer",
     "scheduled": "its time to come",
+    "budget": "a higher limit",
 }
 
 
@@ -44,7 +46,13 @@ def job(desk: Desk, job_id: str, *, caller: Caller) -> JobView:
     with desk.store.read() as tx:
         row, _ = load(tx, job_id, scope=caller.scope)
         require(tx, caller, "job.read", tenant_id=row.state.tenant_id)
-        return replace(job_view(tx, row, Turns(tx, desk.rules)), forks=_forks(tx, row))
+        view = replace(job_view(tx, row, Turns(tx, desk.rules)), forks=_forks(tx, row))
+    side = desk.side.of(job_id)
+    if side is None or view.is_terminal:
+        return view
+    # The database is held up; the worker has the order.
+    waiting = StopView(order=side.order, requested_at=_at(side.at_ms), by=side.by)
+    return replace(view, desired=side.order, stop=view.stop or waiting)
 
 
 def _forks(tx: Transaction, row: JobRow) -> tuple[str, ...]:
@@ -159,6 +167,8 @@ def job_view(tx: Transaction, row: JobRow, turns: Turns) -> JobView:
         receipt_id=row.receipt_id,
         waiting_for=_waiting_for(row, turns),
         not_before=_not_before(row.state.parked),
+        budget=budget_of(tx, row) if row.state.budget_version else None,
+        budget_version=row.state.budget_version,
         parked_for=None if row.state.parked is None else row.state.parked.reason,
         priority=row.state.priority,
         deadline=None if row.state.deadline_ms is None else _at(row.state.deadline_ms),
@@ -180,6 +190,8 @@ def _stop_view(stop: Stop) -> StopView:
     return StopView(
         order=stop.order,
         requested_at=_at(stop.requested_ms),
+        by=stop.by,
+        delivered_at=None if stop.delivered_ms is None else _at(stop.delivered_ms),
         observed_at=None if stop.observed_ms is None else _at(stop.observed_ms),
         verified_at=None if stop.verified_ms is None else _at(stop.verified_ms),
         survivors=stop.survivors,

@@ -54,10 +54,20 @@ def submit(desk: Desk, request: JobRequest, *, caller: Caller) -> str:
         if known is not None:
             return _same(known, spec)
         timing = _timing(request, now_ms=tx.now_ms)
-        enter(tx, desk, spec, adds_step=request.task_id is not None, timing=timing)
+        progress_ms = _progress_ms(desk, request)
+        adds_step = request.task_id is not None
+        enter(tx, desk, spec, adds_step=adds_step, timing=timing, progress_ms=progress_ms)
     desk.store.announce(spec.job_id)
     crash_here("submit.after_commit")
     return spec.job_id
+
+
+def _progress_ms(desk: Desk, request: JobRequest) -> int | None:
+    """A job whose single cells may take long is not stuck while one runs."""
+    if request.progress_seconds is not None:
+        return int(request.progress_seconds * 1000)
+    two_cells_ms = int(request.sandbox_policy.cell_seconds * 2_000)
+    return two_cells_ms if two_cells_ms > desk.rules.stuck.progress_ms else None
 
 
 def _refuse_unpriced(desk: Desk, request: JobRequest) -> None:
@@ -77,7 +87,7 @@ def _spec(desk: Desk, request: JobRequest, *, known: JobRow | None) -> JobSpec:
     content = {
         field.name: getattr(request, field.name)
         for field in fields(request)
-        if field.name not in ("job_id", "task_id", "tenant_id", *_TIMING)
+        if field.name not in ("job_id", "task_id", "tenant_id", "progress_seconds", *_TIMING)
     }
     try:
         checker(request.output_schema)
@@ -139,7 +149,13 @@ def _same(known: JobRow, spec: JobSpec) -> str:
 
 
 def enter(
-    tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool = False, timing: Timing = _AT_ONCE
+    tx: Transaction,
+    desk: Desk,
+    spec: JobSpec,
+    *,
+    adds_step: bool = False,
+    timing: Timing = _AT_ONCE,
+    progress_ms: int | None = None,
 ) -> JobRow:
     """Enter a job into the caller's transaction; it is ready at once, or when its time has come."""
     task_row = tx.tasks.get(spec.task_id, scope=EVERY_TENANT)
@@ -170,11 +186,20 @@ def enter(
         state=reduce(job.evolve, submitted, JobState()),
         spec_digest=digest(body),
         account=Account(limits=limits_of(spec.budget)),
+        model=spec.driver.model if isinstance(spec.driver, ModelDriver) else "",
+        sub_model=spec.sub_model,
+        tools=" ".join(tools_of(spec)),
+        progress_ms=progress_ms,
         created_ms=tx.now_ms,
         updated_ms=tx.now_ms,
     )
     tx.jobs.add(entered, spec=spec.model_dump_json(), terms=terms_of(spec))
     return entered
+
+
+def tools_of(spec: JobSpec) -> tuple[str, ...]:
+    """What a job may do beyond computing and asking: kill switches look for these names."""
+    return (*spec.allowed_tools, *(("network",) if spec.network_policy.allow else ()))
 
 
 def _plan(state: TaskState, spec: JobSpec) -> list[TaskEvent]:

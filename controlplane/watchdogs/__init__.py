@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from controlplane.ports import Desk
-from controlplane.watchdogs import deadline_keeper, lease_reaper, worker_roll
+from controlplane.watchdogs import deadline_keeper, lease_reaper, switch_keeper, worker_roll
 
 
 class Watchdog(NamedTuple):
@@ -19,5 +19,6 @@ class Watchdog(NamedTuple):
 WATCHDOGS: tuple[Watchdog, ...] = (
     Watchdog("lease_reaper", lease_reaper.run_once, lease_reaper.INTERVAL),
     Watchdog("deadline_keeper", deadline_keeper.run_once, deadline_keeper.INTERVAL),
+    Watchdog("switch_keeper", switch_keeper.run_once, switch_keeper.INTERVAL),
     Watchdog("worker_roll", worker_roll.run_once, worker_roll.INTERVAL),
 )

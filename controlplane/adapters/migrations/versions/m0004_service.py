@@ -41,6 +41,9 @@ def _jobs_and_workers() -> None:
     op.drop_table("outbox")
     # What waits to be sent counts as sent long ago: it is put back, and into its lane, when it seems lost.
     op.execute("UPDATE job SET dispatched_ms = 1 WHERE state = 'queued' AND dispatched_ms = 0")
+    op.add_column("job", sa.Column("tools", sa.Text(), server_default="", nullable=False))
+    op.add_column("job", sa.Column("budget_version", sa.BigInteger(), server_default="0", nullable=False))
+    op.add_column("job", sa.Column("progress_ms", sa.BigInteger(), nullable=True))
     op.create_index("job_by_age", "job", ["created_ms", "job_id"], unique=False)
     op.create_index("job_of_tenant", "job", ["tenant_id", "created_ms", "job_id"], unique=False)
     op.create_index(
@@ -115,6 +118,13 @@ def _control() -> None:
     )
     op.create_index("finding_by_job", "finding", ["job_id", "kind"], unique=False)
     op.create_index("finding_of_tenant", "finding", ["tenant_id", "at_ms"], unique=False)
+    op.create_index("finding_open", "finding", ["resolved_ms", "kind"], unique=False)
+    op.create_table(
+        "side_order",
+        sa.Column("mark", sa.String(length=64), nullable=False),
+        sa.Column("at_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("mark"),
+    )
 
 
 def _people() -> None:
