@@ -129,7 +129,7 @@ class _Bare:
 def _dbos(url: str, jobs: int) -> float:
     found = peer("dbos")
     script = Path(__file__).with_name("dbos_peer.py")
-    command = [str(found.python), str(script), url, str(jobs), str(_THREADS)]
+    command = [str(found.python), "-P", str(script), url, str(jobs), str(_THREADS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise CannotBeHad(" ".join(done.stderr.split())[-200:])
@@ -159,7 +159,7 @@ def _throughput(
     kinds: dict[str, _Ours | _Bare] = {
         "dramatiq + Valkey, bare": _Bare(valkey.url),
         "ours, PostgreSQL + Valkey": ours("service", **both),
-        "ours, SQLite + Valkey": ours("mixed", redis_url=valkey.url),
+        "ours, SQLite + Valkey": ours("mixed", redis_url=valkey.url, redis_namespace="mixed"),
         "ours, SQLite": ours("embedded"),
     }
     cases = {name: lambda kind=kind: kind.seconds(jobs) for name, kind in kinds.items()}
