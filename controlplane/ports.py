@@ -36,9 +36,6 @@ class JobRow:
     updated_ms: int
     #: When the trace last grew; 0 before that.
     recorded_ms: int = 0
-    #: Who writes the cells (empty: no model), and who answers predict().
-    model: str = ""
-    sub_model: str = ""
     #: Names of the tools that it may use, separated by spaces.
     tools: str = ""
     #: Time without a record after which it counts as stuck; None: what the settings say.

@@ -1,6 +1,6 @@
 """What happened to tasks and jobs: past tense, frozen, the only thing their state is folded from."""
 
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
 from controlplane.views import WaitReason
@@ -400,12 +400,8 @@ def from_json(body: dict[str, Any]) -> Event:
             f"event kind {body.get('kind')!r} version {body.get('version')!r} is unknown to this release"
         )
     # What an earlier release did not know has its default.
-    given = {field.name: body[field.name] for field in fields(variant) if not _may_lack(field, body)}
+    given = {field.name: body[field.name] for field in fields(variant) if field.name in body}
     named: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
     }
     return variant(**named)
-
-
-def _may_lack(field: Field[Any], body: dict[str, Any]) -> bool:
-    return field.name not in body and field.default is not MISSING

@@ -197,8 +197,6 @@ def enter(
         state=reduce(job.evolve, submitted, JobState()),
         spec_digest=digest(body),
         account=Account(limits=limits_of(spec.budget)),
-        model=spec.driver.model if isinstance(spec.driver, ModelDriver) else "",
-        sub_model=spec.sub_model,
         tools=" ".join(tools_of(spec)),
         progress_ms=progress_ms,
         created_ms=tx.now_ms,
