@@ -123,7 +123,12 @@ def test_a_job_that_waits_for_a_higher_limit_goes_on_with_it(app, hands):
 
 def test_a_change_without_a_reason_without_sense_or_too_late_is_refused(app, hands):
     worker = hands()
-    for changes, reason in (({}, "r"), ({"max_subcalls": -1}, "r"), ({"nothing": 1}, "r"), ({"max_depth": 2}, "")):
+    for changes, reason in (
+        ({}, "r"),
+        ({"max_subcalls": -1}, "r"),
+        ({"nothing": 1}, "r"),
+        ({"max_depth": 2}, ""),
+    ):
         with pytest.raises(InvalidRequest):
             app.retune(worker.job_id, changes, reason=reason)
     worker.work()
@@ -145,7 +150,9 @@ def test_a_fork_has_the_limits_that_its_source_has_now(app, hands):
 
     worker = hands()
     worker.claim()
-    worker.record(CellProposed(iteration=1, driver="playbook", code="x"), CellRejected(iteration=1, reason="r"))
+    worker.record(
+        CellProposed(iteration=1, driver="playbook", code="x"), CellRejected(iteration=1, reason="r")
+    )
     app.retune(worker.job_id, {"max_iterations": 33}, reason="r")
 
     assert app.fork(worker.job_id, at=1).spec.budget.max_iterations == 33

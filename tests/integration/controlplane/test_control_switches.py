@@ -171,7 +171,14 @@ def test_whoever_belongs_to_a_tenant_reaches_nobody_else(app, hands, scope_kind)
     foreign = hands(tenant_id="other")
     foreign.claim()
     view = app.job(foreign.job_id)
-    named = {"all": "", "image": "x", "tenant": "other", "job": view.job_id, "task": view.task_id, "tool": "n"}
+    named = {
+        "all": "",
+        "image": "x",
+        "tenant": "other",
+        "job": view.job_id,
+        "task": view.task_id,
+        "tool": "n",
+    }
     acme = app.acting_as(caller("acme", "operator"))
     further = {"tenant_id": "other"} if scope_kind == "tool" else {}
 
