@@ -11,6 +11,7 @@ from typing import Any
 import dramatiq
 
 import sandbox
+from rlm_worker import deadman
 from rlm_worker.contracts.gateway import (
     JOBS_QUEUE,
     RUN_JOB,
@@ -72,6 +73,7 @@ class Runner:
             listeners=Listeners(
                 ordered=lambda answer: _hand_over(loop, partial(orders.hear, at=time.monotonic()), answer),
                 lost=lose,
+                trusted=partial(deadman.PROCESS.trust, id(attempt)),
             ),
         )
         heartbeat.start()

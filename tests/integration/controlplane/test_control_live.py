@@ -1,22 +1,28 @@
 """Orders to jobs that really run, in sandboxes of their own: while the database is held up, and for many jobs at once."""
 
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
+from controlplane.adapters import schema
 from controlplane.bootstrap import open_app
 from controlplane.config import Settings
 from controlplane.runtime import EmbeddedRuntime
+from controlplane.watchdogs import lease_reaper
 from rlm_worker.contracts import Budget
+from rlm_worker.contracts.gateway import LeaseLost, RenewRequest, SettleRequest
 from rlm_worker.contracts.job import PlaybookDriver
-from tests.integration.controlplane.hands import a_request
+from rlm_worker.contracts.trace import CellProposed
+from tests.integration.controlplane.hands import Hands, a_request
 from tests.integration.controlplane.locker import frozen_writer
 
 SLEEPING = "# %%\nprint('here')\n# %%\nimport time\nwhile True:\n    time.sleep(0.05)\n"
@@ -178,12 +184,29 @@ with EmbeddedRuntime(app):
 """
 
 
+def sandboxes_of(pid: int) -> set[int]:
+    """Guests below a worker: what its zygotes have made, with all that these have made."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if fields[0] != "Z":
+            parents[int(stat.parent.name)] = int(fields[1])
+    children = {child for child, parent in parents.items() if parent == pid}
+    tree, grew = set(children), True
+    while grew:
+        more = {child for child, parent in parents.items() if parent in tree} - tree
+        tree |= more
+        grew = bool(more)
+    return tree - children
+
+
 @pytest.mark.requirement("LESSON-1", "LESSON-3", "LESSON-4", "LESSON-5", "S1-CONC-2", "S1-CONC-7")
-def test_a_worker_that_was_frozen_past_its_lease_and_wakes_writes_nothing_and_has_no_sandbox(tmp_path):
-    import signal
-
-    from controlplane.watchdogs import lease_reaper
-
+def test_a_worker_frozen_past_its_lease_has_no_sandbox_before_others_may_have_it_and_writes_nothing_after(
+    tmp_path,
+):
     settings = Settings(home=tmp_path / "home", lease_seconds=2.0, stuck_seconds=3600)
     app = open_app(settings)
     job_id = app.submit(sleeper()).job_id
@@ -196,41 +219,52 @@ def test_a_worker_that_was_frozen_past_its_lease_and_wakes_writes_nothing_and_ha
     )
     try:
         wait_for(lambda: is_in_its_cell(app, job_id))
-        events = app.job(job_id).trace_events
+        old = sandboxes_of(worker.pid)
+        assert old
+        events, expires_at = app.job(job_id).trace_events, app.job(job_id).lease.expires_at
         worker.send_signal(signal.SIGSTOP)
+        wait_for(lambda: not sandboxes_of(worker.pid), seconds=10)
+        dead_at = datetime.now(UTC)
         wait_for(lambda: lease_reaper.run_once(app.desk) == 1, seconds=10)
-        requeued = app.job(job_id)
-        mine = replace(app.settings)
-        assert (requeued.state, requeued.generation, mine.lease_seconds) == ("queued", 2, 2.0)
-        app.engage("job", job_id, action="pause", reason="nobody else may take it up in this test")
+        assert dead_at < max(expires_at, app.job(job_id).updated_at)
+        app.engage("job", job_id, action="pause", reason="nobody else takes it up in this test")
+        with pytest.raises(LeaseLost):
+            app.gateway().renew(RenewRequest(job_id=job_id, fence=1))
         worker.send_signal(signal.SIGCONT)
-        wait_for(lambda: sandboxes_of(worker.pid) == 0, seconds=5)
-        time.sleep(0.3)
-        assert app.job(job_id).trace_events == events
-        assert sandboxes_of(worker.pid) == 0
+        # Woken, it finds its fence over; everything that it was going to write is refused.
+        worker.communicate("\n", timeout=30)
     finally:
         worker.send_signal(signal.SIGCONT)
-        worker.communicate("\n", timeout=30)
+        worker.kill()
+        worker.wait()
+    assert app.job(job_id).trace_events == events
     app.verify_trace(job_id)
     app.verify_receipts(app.job(job_id).task_id)
     app.close()
 
 
-def sandboxes_of(pid: int) -> int:
-    """Processes of guests below a worker."""
-    parents: dict[int, int] = {}
-    commands: dict[int, bytes] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
-            if fields[0] != "Z":
-                parents[int(folder.name)] = int(fields[1])
-                commands[int(folder.name)] = (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-    tree, grew = {pid}, True
-    while grew:
-        more = {child for child, parent in parents.items() if parent in tree} - tree
-        tree |= more
-        grew = bool(more)
-    return sum(1 for each in tree - {pid} if b"sleep" in commands[each])
+@pytest.mark.requirement("LESSON-1", "LESSON-2", "LESSON-6", "S1-CONC-12")
+def test_a_woken_holder_is_refused_every_write_under_the_very_name_of_the_new_one(app, hands):
+    old = hands()
+    old.claim()
+    with app.store._full.begin() as connection:
+        connection.execute(sa.update(schema.lease).values(until_ms=1))
+    lease_reaper.run_once(app.desk)
+    new = Hands(gateway=app.gateway(), job_id=old.job_id, generation=2, worker_id=old.worker_id)
+    new.claim()
+    result = new.result()
+
+    for write in (
+        lambda: old.gateway.renew(RenewRequest(job_id=old.job_id, fence=old.fence)),
+        lambda: old.record(CellProposed(iteration=1, driver="playbook", code="x")),
+        lambda: old.gateway.settle(
+            SettleRequest(job_id=old.job_id, fence=old.fence, result=result.model_copy(update={"attempt": 1}))
+        ),
+    ):
+        with pytest.raises(LeaseLost):
+            write()
+
+    kinds = [receipt.kind for receipt in app.receipts(app.job(old.job_id).task_id)]
+    assert kinds.count("late_write_rejected") == 2
+    new.settle()
+    assert app.job(old.job_id).state == "succeeded"
