@@ -104,6 +104,7 @@ def test_a_kill_ends_a_running_sandbox_while_a_frozen_writer_holds_the_database(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)
 @pytest.mark.requirement("CARD-22", "LESSON-23")
 def test_fifty_orders_while_the_database_is_held_up_reach_their_sandboxes_within_a_tenth_of_a_second(
     slow_app,
@@ -160,6 +161,7 @@ def test_a_kill_switch_on_a_tenant_ends_its_running_jobs_and_starts_no_other(tmp
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(500)
 @pytest.mark.requirement("CARD-20")
 def test_a_kill_switch_on_a_tenant_with_a_hundred_running_jobs_is_verified_within_two_seconds(tmp_path):
     app = open_app(Settings(home=tmp_path / "home", worker_threads=101, stuck_seconds=3600))
