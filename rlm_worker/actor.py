@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import sandbox
+from rlm_worker import deadman
 from rlm_worker.contracts.gateway import (
     Claimed,
     ClaimRequest,
@@ -68,6 +69,7 @@ class Runner:
             listeners=Listeners(
                 ordered=lambda answer: _hand_over(loop, partial(orders.hear, at=time.monotonic()), answer),
                 lost=lose,
+                trusted=partial(deadman.PROCESS.trust, id(attempt)),
             ),
         )
         heartbeat.start()
