@@ -15,11 +15,8 @@ from pydantic import JsonValue
 from controlplane import worker_parts
 from controlplane.adapters import processes, sqlite
 from controlplane.adapters.cold import ColdStorage
-<<<<<<< HEAD
 from controlplane.adapters.control_file import ControlFile, NoControlFile
-=======
 from controlplane.adapters.databases import open_database, skew_ms
->>>>>>> stores
 from controlplane.adapters.evidence import EvidenceRoom
 from controlplane.adapters.ids import new_id
 from controlplane.adapters.private_files import make_folder

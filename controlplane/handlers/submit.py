@@ -1,10 +1,7 @@
 """Submit: a request becomes a task (when none is named), a job and a wake-up, in one transaction."""
 
-<<<<<<< HEAD
-import re
-=======
 import json
->>>>>>> stores
+import re
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import reduce
