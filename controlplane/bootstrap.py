@@ -23,6 +23,7 @@ from controlplane.adapters.private_files import make_folder
 from controlplane.adapters.readings import Convert, Document, OnConverted, TextForm, unheard
 from controlplane.adapters.sources.typed import Source
 from controlplane.adapters.sql_store import SqlStore
+from controlplane.at_home import AtHome
 from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.domain.identity import Caller, owner
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class App(Operations):
+class App(Operations, AtHome):
     """What a caller can ask of the control plane: every command of a person, and the gateway of a worker.
 
     Whoever opens a home owns it. `acting_as` gives the same App to somebody else, with the rights of that one.

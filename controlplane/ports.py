@@ -15,6 +15,7 @@ from controlplane.domain.lease import Lease
 from controlplane.domain.queueing import ModelLimit
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
+from controlplane.ports_access import AccessRows
 from controlplane.ports_control import ControlRows, SideOrders, StuckRules
 from controlplane.ports_queue import Backlog, Duties, Workers
 from rlm_worker.contracts import TraceRecord
@@ -302,7 +303,7 @@ class Answers(Protocol):
     def of(self, job_id: str) -> tuple[PersonAnswer, ...]: ...
 
 
-class Transaction(ControlRows, Protocol):
+class Transaction(AccessRows, ControlRows, Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
     #: The database's clock, read once.

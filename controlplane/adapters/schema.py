@@ -40,6 +40,8 @@ task = sa.Table(
     sa.Column("created_ms", sa.BigInteger, nullable=False),
     sa.Column("updated_ms", sa.BigInteger, nullable=False),
 )
+sa.Index("task_of_tenant", task.c.tenant_id, task.c.created_ms, task.c.task_id)
+sa.Index("task_by_age", task.c.created_ms, task.c.task_id)
 
 job = sa.Table(
     "job",

@@ -49,9 +49,11 @@ def submit(desk: Desk, request: JobRequest, *, caller: Caller) -> str:
     request = replace(request, tenant_id=tenant_id)
     _refuse_unpriced(desk, request)
     with desk.store.write() as tx:
-        require(tx, caller, "job.submit", tenant_id=tenant_id)
-        known = None if request.job_id is None else tx.jobs.get(request.job_id, scope=caller.scope)
+        known = None if request.job_id is None else tx.jobs.get(request.job_id, scope=EVERY_TENANT)
+        if known is not None and known.state.tenant_id != tenant_id:
+            raise InvalidRequest(f"job id {request.job_id!r} cannot be used: choose another, or leave it out")
         spec = _spec(desk, request, known=known)
+        require(tx, caller, "job.submit", tenant_id=tenant_id, spec=spec)
         if known is not None:
             return _same(known, spec)
         timing = _timing(request, now_ms=tx.now_ms)

@@ -32,6 +32,8 @@ def _jobs_and_workers() -> None:
     op.add_column("job", sa.Column("deadline_ms", sa.BigInteger(), nullable=True))
     op.add_column("job", sa.Column("model", sa.String(length=200), server_default="", nullable=False))
     op.add_column("job", sa.Column("sub_model", sa.String(length=200), server_default="", nullable=False))
+    op.create_index("task_of_tenant", "task", ["tenant_id", "created_ms", "task_id"], unique=False)
+    op.create_index("task_by_age", "task", ["created_ms", "task_id"], unique=False)
     op.add_column("job", sa.Column("traceparent", sa.String(length=60), server_default="", nullable=False))
     op.add_column("job", sa.Column("lane", _LANE, nullable=True))
     _index_where("job_ready", ["lane", "created_ms", "job_id"], is_set="lane")
@@ -206,11 +208,14 @@ def _requests() -> None:
         sa.Column("principal", sa.String(length=200), nullable=False),
         sa.Column("key", sa.String(length=200), nullable=False),
         sa.Column("request_digest", sa.String(length=64), nullable=False),
+        sa.Column("owner", sa.String(length=64), nullable=False),
+        sa.Column("is_done", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("status", sa.Integer(), nullable=True),
         sa.Column("body", sa.Text(), server_default="", nullable=False),
         sa.Column("at_ms", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("tenant_id", "principal", "key"),
     )
+    op.create_index("repeated_by_age", "repeated", ["at_ms"], unique=False)
     op.create_table(
         "upload",
         sa.Column("upload_id", sa.String(length=200), nullable=False),
@@ -223,4 +228,5 @@ def _requests() -> None:
         sa.Column("done_ms", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("upload_id"),
     )
-    op.create_index("upload_of_tenant", "upload", ["tenant_id", "at_ms"], unique=False)
+    op.create_index("upload_of_tenant", "upload", ["tenant_id", "content_digest"], unique=False)
+    op.create_index("upload_by_age", "upload", ["done_ms", "at_ms"], unique=False)
