@@ -34,6 +34,8 @@ class Settings(ModelChoices, EngineSettings):
     resend_seconds: float = 5.0
     #: Time a stopping process gives its jobs to let go.
     drain_seconds: float = 10.0
+    #: Most bytes of one request to the gateway, as it is after unpacking.
+    request_bytes: int = 64 << 20
     model: str | None = None
     sub_model: str | None = None
     #: Longest time of one cell.

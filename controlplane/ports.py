@@ -13,6 +13,7 @@ from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
+from controlplane.remote_ports import Remote
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
 from rlm_worker.contracts.trace import GENESIS
@@ -272,6 +273,7 @@ class Transaction(Protocol):
     steers: Steers
     answers: Answers
     keys: Keys
+    remote: Remote
 
 
 class Watch(Protocol):

@@ -15,6 +15,7 @@ from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlOutbox
 from controlplane.adapters.sql_history import SqlHistory, SqlTasks
 from controlplane.adapters.sql_jobs import LEASE_FIELDS, SqlJobs, SqlLeases, to_lease
 from controlplane.adapters.sql_keys import SqlKeys
+from controlplane.adapters.sql_remote import SqlRemote
 from controlplane.adapters.sql_traces import SqlTraces
 from controlplane.errors import Unavailable
 from controlplane.notice import Notice
@@ -32,6 +33,7 @@ from controlplane.ports import (
     Tasks,
     Traces,
 )
+from controlplane.remote_ports import Remote
 from rlm_worker.contracts.gateway import Steer
 
 _POLL_SECONDS = 0.02
@@ -56,6 +58,7 @@ class SqlTransaction:
         self.outbox: Outbox = SqlOutbox(connection, now_ms=self.now_ms)
         self.steers: Steers = SqlSteers(connection, now_ms=self.now_ms)
         self.answers: Answers = SqlAnswers(connection, now_ms=self.now_ms)
+        self.remote: Remote = SqlRemote(connection, now_ms=self.now_ms)
         self.keys: Keys = SqlKeys(connection, now_ms=self.now_ms)
 
 
