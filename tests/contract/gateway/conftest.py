@@ -1,4 +1,4 @@
-"""One job behind a gateway: in memory as the worker's tests use it, and the real one on SQLite."""
+"""One job behind a gateway: in memory as the worker's tests use it, the real one on SQLite, and the same over HTTP."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,10 @@ from rlm_worker.contracts import Budget
 from rlm_worker.contracts.gateway import Desired, Gateway
 from rlm_worker.contracts.job import PlaybookDriver
 from rlm_worker.contracts.signature import fields_schema
+from rlm_worker.remote.gateway import HttpGateway
+from rlm_worker.remote.link import Server
 from tests.builders import a_spec
+from tests.gateway_server import GatewayServer, a_key
 from tests.memory_gateway import MemoryGateway
 
 
@@ -67,7 +70,7 @@ class OnSqlite:
         self.app.store.announce()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "http"])
 def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InMemory | OnSqlite]:
     if request.param == "memory":
         spec = a_spec()
@@ -83,5 +86,11 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InMemory | O
             sub_model="nobody",
         )
     )
-    yield OnSqlite(app, app.gateway(), submitted.job_id)
+    if request.param == "http":
+        with GatewayServer(app) as server:
+            gateway = HttpGateway(Server(url=server.url, key=a_key(app)), least_poll_seconds=0.001)
+            yield OnSqlite(app, gateway, submitted.job_id)
+            gateway.close()
+    else:
+        yield OnSqlite(app, app.gateway(), submitted.job_id)
     app.close()
