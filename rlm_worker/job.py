@@ -2,12 +2,10 @@
 
 import asyncio
 import logging
-import platform
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +40,7 @@ from rlm_worker.contracts.trace import (
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.endings import Ending, Failed, Stopped, Submitted, Waits
 from rlm_worker.errors import LostAuthority
+from rlm_worker.ground import Ground, Place
 from rlm_worker.journal import Journal, Open
 from rlm_worker.loop import Repl
 from rlm_worker.meter import Meter, whole
@@ -49,6 +48,7 @@ from rlm_worker.parking import park
 from rlm_worker.redaction import redact
 from rlm_worker.results import attempt_ended, job_result, verdict, with_citations
 from rlm_worker.trace import TraceWriter
+from rlm_worker.versions import versions
 from rlm_worker.workbench import OpenSession, Workbench
 
 log = logging.getLogger(__name__)
@@ -79,6 +79,8 @@ class Parts:
     open_session: OpenSession = sandbox.open_session
     #: Where what jobs made is kept, by content.
     artifacts: Path | None = None
+    #: Of a machine that is not the control plane's own.
+    place: Place | None = None
 
 
 class Orders:
@@ -110,9 +112,12 @@ class Orders:
 class Attempt:
     """One try at a job under one lease."""
 
-    def __init__(self, claimed: Claimed, parts: Parts, orders: Orders) -> None:
+    def __init__(
+        self, claimed: Claimed, parts: Parts, orders: Orders, *, ground: Ground | None = None
+    ) -> None:
         self._claimed = claimed
-        self._spec: JobSpec = claimed.spec
+        self._ground = ground or Ground(spec=claimed.spec, artifacts=parts.artifacts)
+        self._spec: JobSpec = self._ground.spec
         self._parts = parts
         self._orders = orders
         self._journal = Journal()
@@ -138,7 +143,8 @@ class Attempt:
             journal=self._journal,
             writer=self._writer,
             open_session=parts.open_session,
-            artifacts=parts.artifacts,
+            artifacts=self._ground.artifacts,
+            hand_in=self._ground.hand_in,
         )
         self._bench.answers = {answer.question: answer for answer in claimed.answers}
 
@@ -149,7 +155,7 @@ class Attempt:
             await self._take_up()
             sealing = asyncio.create_task(self._seal(enough))
             try:
-                ending = await self._against_orders()
+                ending = self._ground.refused or await self._against_orders()
                 if isinstance(ending, Waits):
                     parked = await self._park(ending)
                     if parked is None:
@@ -185,8 +191,8 @@ class Attempt:
             attempt=self._claimed.lease.attempt,
             worker_id=self._parts.worker_id,
             resumed_iterations=iterations,
-            versions=_versions(),
-            spec_digest=digest(self._spec.model_dump(mode="json")),
+            versions=versions(),
+            spec_digest=digest(self._claimed.spec.model_dump(mode="json")),
         )
         await self._writer.write(started, *lost)
 
@@ -390,11 +396,3 @@ async def _cancel(running: "asyncio.Task[Ending] | None", bench: Workbench) -> t
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     return survivors + await bench.kill_sessions()
-
-
-def _versions() -> dict[str, str]:
-    try:
-        custody = version("custody")
-    except PackageNotFoundError:
-        custody = "source"
-    return {"custody": custody, "python": platform.python_version()}

@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -169,6 +170,7 @@ class GatewayService:
         return HelloAnswer(
             protocol=PROTOCOL_VERSION,
             worker_id=worker_id,
+            server=_versions(),
             lease_ttl_ms=self.desk.rules.lease_ttl_ms,
             max_request_bytes=self.request_bytes,
             is_draining=is_draining,
@@ -284,3 +286,10 @@ def _is_news(answer: RenewAnswer, request: AwaitOrdersRequest) -> bool:
 async def _done(future: "asyncio.Future[Any]", seconds: float) -> bool:
     await asyncio.wait((future,), timeout=seconds)
     return future.done()
+
+
+def _versions() -> dict[str, str]:
+    try:
+        return {"custody": version("custody")}
+    except PackageNotFoundError:
+        return {"custody": "source"}
