@@ -1,6 +1,5 @@
 """`custody-worker`: runs the jobs of a control plane elsewhere. Holds a key to its gateway, and no password of any database."""
 
-import argparse
 import logging
 import os
 import secrets
@@ -8,50 +7,23 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from pathlib import Path
-from types import NoneType
-from typing import Any, get_args
+from collections.abc import Callable, Sequence
 
-from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts.gateway import GatewayDown, GatewayRefused
 from rlm_worker.contracts.remote import HandBackRequest, HelloAnswer, HelloRequest
-from rlm_worker.models.settings import ModelSettings
 from rlm_worker.remote.gateway import HttpGateway, NotAdmitted, WrongProtocol
-from rlm_worker.remote.link import BadAddress, Server
+from rlm_worker.remote.link import BadAddress
+from rlm_worker.remote.options import KEY, CannotStart, Options, read_options, worker_settings
 from rlm_worker.versions import versions
 
 log = logging.getLogger(__name__)
 
 #: What a script can rely on; the numbers are those of `custody`.
-DRAINED, USAGE, FAILED = 0, 2, 4
-_KEY = "CUSTODY_WORKER_KEY"
-_GIB = 1 << 30
+DRAINED, FAILED = 0, 4
 #: Time for jobs to notice that they were handed back.
 _UNWIND_SECONDS = 5.0
 _AGAIN_SECONDS = 0.5
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-
-class CannotStart(Exception):
-    """The one paragraph that a person reads, and the exit code."""
-
-    def __init__(self, message: str, *, code: int = USAGE) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    server: Server
-    slots: int
-    redis: str
-    image: str
-    home: Path
-    cache_bytes: int
-    drain_seconds: float
-    patience_seconds: float
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,86 +35,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.code
 
 
-def read_options(argv: Sequence[str] | None, env: Mapping[str, str]) -> Options:
-    parser = argparse.ArgumentParser(prog="custody-worker", description=__doc__)
-    add = parser.add_argument
-    add(
-        "--server",
-        default=env.get("CUSTODY_SERVER", ""),
-        metavar="URL",
-        help="the control plane, as in https://HOST:PORT",
-    )
-    add("--key-file", type=Path, metavar="FILE", help=f"a file that holds the key (or set {_KEY})")
-    add("--ca-file", type=Path, metavar="FILE", help="certificates to trust instead of the machine's")
-    add("--insecure", action="store_true", help="let the key travel in clear text to another machine")
-    add("--slots", type=int, default=1, metavar="N", help="jobs to work on at once")
-    add(
-        "--redis",
-        default=env.get("CUSTODY_REDIS_URL", ""),
-        metavar="URL",
-        help="take wake-ups from this queue, not by asking the server",
-    )
-    add(
-        "--image",
-        default=env.get("CUSTODY_IMAGE", ""),
-        metavar="NAME",
-        help="the image or release this worker runs, for kill switches",
-    )
-    add(
-        "--home",
-        type=Path,
-        default=Path(".custody-worker"),
-        metavar="DIR",
-        help="where fetched evidence is kept",
-    )
-    add(
-        "--cache-gib",
-        type=float,
-        default=10.0,
-        metavar="N",
-        help="evidence that is kept for later jobs, in GiB",
-    )
-    add(
-        "--drain-seconds",
-        type=float,
-        default=10.0,
-        metavar="N",
-        help="time that jobs have to end when the worker is told to",
-    )
-    add("--patience", type=float, default=60.0, metavar="N", help="seconds that a server that does not answer is waited for at the start")  # fmt: skip
-    given = parser.parse_args(argv)
-    if not given.server:
-        parser.error("say where the control plane is, with --server")
-    if given.slots < 1:
-        parser.error("--slots must be 1 or more")
-    return Options(
-        server=Server(
-            url=given.server,
-            key=_key(given.key_file, env),
-            ca_file=given.ca_file,
-            is_clear_text_allowed=given.insecure,
-        ),
-        slots=given.slots,
-        redis=given.redis,
-        image=given.image,
-        home=given.home.absolute(),
-        cache_bytes=int(given.cache_gib * _GIB),
-        drain_seconds=given.drain_seconds,
-        patience_seconds=given.patience,
-    )
-
-
-def _key(file: Path | None, env: Mapping[str, str]) -> str:
-    if file is None:
-        if not env.get(_KEY):
-            raise CannotStart(f"there is no key: name a file with --key-file, or set {_KEY}")
-        return env[_KEY].strip()
-    try:
-        return file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CannotStart(f"the key file {str(file)!r} cannot be read: {error}") from error
-
-
 def run(options: Options) -> int:
     """Work until told to stop."""
     try:
@@ -150,7 +42,7 @@ def run(options: Options) -> int:
     except BadAddress as error:
         raise CannotStart(str(error)) from error
     # What runs here from now on has no use for it.
-    os.environ.pop(_KEY, None)
+    os.environ.pop(KEY, None)
     request = HelloRequest(
         # Parts as in other workers' names: the place, the pid as it counts there, and what no later process has.
         name=f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}",
@@ -275,23 +167,6 @@ class _Worker:
         else:
             log.info("handed_back", extra={"jobs": handed})
         join(_UNWIND_SECONDS)
-
-
-def worker_settings(env: Mapping[str, str]) -> WorkerSettings:
-    """Limits and habits by CUSTODY_*, under the names they have there and everywhere."""
-    chosen: dict[str, Any] = {}
-    for item in fields(WorkerSettings):
-        variable = f"CUSTODY_{item.name.upper()}"
-        if item.name != "models" and env.get(variable):
-            kind: Any = next((part for part in get_args(item.type) if part is not NoneType), item.type)
-            try:
-                chosen[item.name] = kind(env[variable])
-            except ValueError:
-                raise CannotStart(f"{variable} must be a number, not {env[variable]!r}") from None
-    try:
-        return WorkerSettings(models=ModelSettings.from_env(env), **chosen)
-    except ValueError as error:
-        raise CannotStart(str(error)) from error
 
 
 def _log_to_stderr() -> None:

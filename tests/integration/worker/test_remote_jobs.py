@@ -12,11 +12,10 @@ from controlplane.domain.commands import JobRequest
 from controlplane.runtime import EmbeddedRuntime
 from controlplane.views import JobView
 from rlm_worker.contracts import Budget
-from rlm_worker.contracts.job import ArtifactPolicy, ModelDriver, PlaybookDriver
+from rlm_worker.contracts.job import ModelDriver, PlaybookDriver
 from rlm_worker.contracts.signature import fields_schema
 from tests.gateway_server import GatewayServer, a_key
 from tests.remote_worker import RemoteWorker
-from tests.scripted_model import ScriptedModel, cells
 
 LOOK = """# %% look
 import hashlib
