@@ -74,9 +74,13 @@ class Waiter:
 class Lookout:
     """Looks for all that wait on one process."""
 
-    def __init__(self, store: Store, choose: Choose) -> None:
+    def __init__(
+        self, store: Store, choose: Choose, *, beside: Callable[[str], object] = lambda _job_id: None
+    ) -> None:
+        """`beside`: what is wanted of a job and does not stand in the store."""
         self._store = store
         self._choose = choose
+        self._beside = beside
         self._waiters: set[Waiter] = set()
         self._lock = threading.Lock()
         self._arrived = threading.Event()
@@ -167,7 +171,7 @@ class Lookout:
         with self._store.read() as tx:
             marks = tx.remote.marks({waiter.job_id for waiter in waiters})
         for waiter in waiters:
-            waiter.look(marks.get(waiter.job_id))
+            waiter.look((*marks.get(waiter.job_id, ()), self._beside(waiter.job_id)))
 
     def _offer(self, waiters: list[Waiter]) -> None:
         now = time.monotonic()

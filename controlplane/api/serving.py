@@ -280,7 +280,9 @@ class GatewayService:
 
 
 def _is_news(answer: RenewAnswer, request: AwaitOrdersRequest) -> bool:
-    return answer.desired != request.seen or bool(answer.steers)
+    """Whether an answer says anything but what the worker has seen: of an order, of steers, of whatever else there is."""
+    nothing = RenewAnswer(desired=request.seen, reason=answer.reason, ttl_ms=answer.ttl_ms)
+    return answer != nothing
 
 
 async def _done(future: "asyncio.Future[Any]", seconds: float) -> bool:

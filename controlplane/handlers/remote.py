@@ -38,9 +38,10 @@ def enlist(desk: Desk, request: HelloRequest, *, caller: Caller) -> tuple[str, b
     facts = WorkerFacts(
         worker_id=worker_id,
         host=request.host,
-        slots=request.slots,
+        # Places for which wake-ups are put on the queue: whoever asks for work has none there.
+        slots=0 if request.asks else request.slots,
         image=request.image,
-        facts=json.dumps({"versions": request.versions, "protocol": PROTOCOL_VERSION, "is_remote": True}),
+        facts=json.dumps({**request.versions, "protocol": PROTOCOL_VERSION, "slots": request.slots}),
     )
     with desk.store.write("normal") as tx:
         return worker_id, tx.remote.enlist(facts)

@@ -25,6 +25,8 @@ class HelloRequest(Contract):
     name: Name
     host: Annotated[str, Field(max_length=200)] = ""
     slots: Positive = 1
+    #: It asks for work, and takes no wake-ups off the queue: nothing is put there for it.
+    asks: bool = True
     #: Name of the image or release that it runs.
     image: Annotated[str, Field(max_length=200)] = ""
     versions: dict[str, str] = Field(default_factory=dict)

@@ -48,6 +48,7 @@ def run(options: Options) -> int:
         name=f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}",
         host=socket.gethostname(),
         slots=options.slots,
+        asks=not options.redis,
         image=options.image,
         versions=versions(),
     )

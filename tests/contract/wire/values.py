@@ -379,6 +379,7 @@ REMOTE: dict[str, Contract] = {
         name="host/77/0123456789abcdef",
         host="host",
         slots=4,
+        asks=False,
         image="custody-worker:7",
         versions={"custody": "0.1.0"},
     ),
