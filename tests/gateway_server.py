@@ -29,7 +29,11 @@ class GatewayServer:
         self.service = open_gateway(app)
         api = FastAPI(openapi_url=None)
         api.include_router(router(self.service))
-        self._socket = socket.create_server(("127.0.0.1", port))
+        # The protocol is named, or asyncio does not see that it is TCP and lets answers wait for acknowledgements (40 ms).
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", port))
+        self._socket.listen(1024)
         self.port = self._socket.getsockname()[1]
         config = uvicorn.Config(
             api, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2

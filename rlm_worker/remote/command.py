@@ -104,7 +104,7 @@ class _Worker:
 
         work, slots = self._work(), self._options.slots
         source: Source = (
-            RedisSource(self._options.redis, work, slots=slots)
+            RedisSource(self._options.redis, work, slots=slots, namespace=self._options.redis_namespace)
             if self._options.redis
             else AskingSource(self._gateway, self._worker_id, work, slots=slots)
         )

@@ -70,14 +70,16 @@ class Fetcher:
         _check_names(ref, texts)
         key = digest([_VERSION, ref.manifest_digest, _marks(files), _marks(texts)])
         entry = self._cache.entry(key)
-        while entry is None:
-            self._make(ref, files, texts, key)
-            entry = self._cache.entry(key)
+        if entry is None:
+            while entry is None:
+                entry = self._make(ref, files, texts, key)
+            self._cache.trim()
         return Fetched(ref=_placed(ref, entry), entry=entry)
 
     def _make(
         self, ref: EvidenceRef, files: Sequence[EvidenceFile], texts: Sequence[EvidenceFile], key: str
-    ) -> None:
+    ) -> Entry | None:
+        """The entry of these files; None when another process has just removed the one that was there."""
         with self._cache.draft() as draft:
             self._place(ref, "content", files, draft / "content", is_tree=ref.kind == "tree")
             if ref.reading is not None:
@@ -89,7 +91,8 @@ class Fetcher:
             }
             (draft / "facts.json").write_text(json.dumps(facts))
             self._cache.enter(draft, key)
-        self._cache.trim()
+            # Taken before the draft is let go of: in between nobody may remove it.
+            return self._cache.entry(key)
 
     def _listed(self, ref: EvidenceRef, part: Part) -> tuple[Any, list[EvidenceFile]]:
         """The manifest and the files with their digests; a server that is not done hashing is asked again."""

@@ -26,6 +26,7 @@ _FLAGS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("--key-file", "", {"type": Path, "metavar": "FILE", "help": f"a file with the key (or set {KEY})"}),
     ("--ca-file", "", {"type": Path, "metavar": "FILE", "help": "certificates to trust, not the machine's"}),
     ("--redis", "CUSTODY_REDIS_URL", {"metavar": "URL", "help": "take wake-ups from there, without asking"}),
+    ("--redis-namespace", "CUSTODY_REDIS_NAMESPACE", {"metavar": "NAME", "help": "begins all names there"}),
     ("--image", "CUSTODY_IMAGE", {"metavar": "NAME", "help": "the image or release that runs here"}),
 )
 _FIGURES: tuple[tuple[str, type, float | str, str], ...] = (
@@ -50,6 +51,7 @@ class Options:
     server: Server
     slots: int
     redis: str
+    redis_namespace: str
     image: str
     home: Path
     cache_bytes: int
@@ -80,6 +82,7 @@ def read_options(argv: Sequence[str] | None, env: Mapping[str, str]) -> Options:
         ),
         slots=given.slots,
         redis=given.redis or "",
+        redis_namespace=given.redis_namespace or "custody",
         image=given.image or "",
         home=given.home.absolute(),
         cache_bytes=int(given.cache_gib * _GIB),

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from rlm_worker.contracts.gateway import GatewayDown, GatewayRefused, WakeUp
+from rlm_worker.contracts.gateway import JOBS_QUEUE, RUN_JOB, GatewayDown, GatewayRefused, WakeUp
 from rlm_worker.contracts.remote import HelloAnswer, HelloRequest, WaitRequest
 from rlm_worker.remote.gateway import HttpGateway
 
@@ -132,8 +132,9 @@ class AskingSource:
 class RedisSource:
     """Takes wake-ups off the queue in Redis, as workers beside the control plane do."""
 
-    def __init__(self, url: str, run: Run, *, slots: int) -> None:
+    def __init__(self, url: str, run: Run, *, slots: int, namespace: str) -> None:
         self._url = url
+        self._namespace = namespace
         self._busy = Busy(run, slots=slots)
         self._slots = slots
         self._stop: Callable[[], None] = lambda: None
@@ -142,10 +143,13 @@ class RedisSource:
         import dramatiq  # noqa: PLC0415 - only who reaches Redis needs it
         from dramatiq.brokers.redis import RedisBroker  # noqa: PLC0415
 
-        from rlm_worker.actor import declare  # noqa: PLC0415
+        broker = RedisBroker(url=self._url, namespace=self._namespace, middleware=[])  # type: ignore[no-untyped-call]
 
-        broker = RedisBroker(url=self._url, middleware=[])  # type: ignore[no-untyped-call]
-        declare(broker, run=self._busy.run)
+        def run_job(job_id: str, generation: int) -> None:
+            self._busy.run(job_id, generation)
+
+        # The queue's own retries and limits stay off: leases own both.
+        dramatiq.actor(broker=broker, queue_name=JOBS_QUEUE, actor_name=RUN_JOB)(run_job)
         worker = dramatiq.Worker(broker, worker_threads=self._slots, worker_timeout=_IDLE_MS)
         # More would sit behind a long job while another worker is idle.
         worker.queue_prefetch = self._slots

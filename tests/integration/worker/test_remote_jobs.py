@@ -18,6 +18,7 @@ from controlplane.views import JobView
 from controlplane.watchdogs import lease_reaper
 from controlplane.watchdogs.loop import Loop
 from rlm_worker.contracts import Budget
+from rlm_worker.contracts.gateway import JOBS_QUEUE, RUN_JOB
 from rlm_worker.contracts.job import ArtifactPolicy, ModelDriver, PlaybookDriver
 from rlm_worker.contracts.remote import HelloRequest
 from rlm_worker.contracts.signature import fields_schema
@@ -126,7 +127,7 @@ def test_a_job_over_http_gives_the_result_of_one_in_process_and_a_trace_that_ver
 
 
 def test_files_that_a_job_made_are_on_the_server_before_the_trace_names_them(app, start, tmp_path):
-    large = "x" * 20_000_000
+    large = "x" * 20_000_000  # three pieces
     book = f"""# %% write
 (workspace / 'out').mkdir()
 (workspace / 'out' / 'a.txt').write_text('made')
@@ -134,7 +135,7 @@ def test_files_that_a_job_made_are_on_the_server_before_the_trace_names_them(app
 (workspace / 'out' / 'empty').write_text('')
 SUBMIT(answer='done')
 """
-    start()
+    worker = start()
     policy = ArtifactPolicy(collect=("out/**",))
 
     done = wait(app, app.submit(a_request(playbook=book, artifact_policy=policy)).job_id)
@@ -149,6 +150,8 @@ SUBMIT(answer='done')
     assert sorted(path.name for path in app.settings.artifacts.iterdir()) == sorted(
         path.name for path in kept.values()
     )
+    worker.terminate()
+    assert worker.ended() == 0
     assert list((tmp_path / "worker-0" / "worker" / "made").iterdir()) == []
 
 
@@ -187,7 +190,7 @@ TALKS = (
 @pytest.mark.slow
 def test_a_worker_that_is_killed_is_followed_by_another_that_pays_nothing_twice(app, start):
     with ScriptedModel(cells(*TALKS)) as model:
-        first = start(CUSTODY_CRASH_AT="journal.after:cell_finished")
+        first = start(CUSTODY_CRASH_AT="journal.after.cell_finished")
         job = app.submit(a_request(model=model.url))
         first.ended(seconds=60)
         asked = model.calls
@@ -262,6 +265,25 @@ def test_a_worker_that_is_told_to_end_hands_its_job_back_and_says_so_by_its_exit
         view = app.job(job.job_id)
         assert (view.state, view.generation) == ("queued", 2)
         app.stop(job.job_id, order="kill")
+
+
+def test_a_worker_that_reaches_the_queue_takes_its_wake_ups_there(app, start):
+    import dramatiq
+    from dramatiq.brokers.redis import RedisBroker
+
+    from tests.servers import valkey_url
+
+    url = valkey_url()
+    broker = RedisBroker(url=url, namespace="custody", middleware=[])
+    start("--redis", url)
+    job = app.submit(a_request(playbook="# %% answer\nSUBMIT(answer='from the queue')"))
+    broker.declare_queue(JOBS_QUEUE)
+    given = {"queue_name": JOBS_QUEUE, "actor_name": RUN_JOB, "kwargs": {}, "options": {}}
+    broker.enqueue(dramatiq.Message(args=(job.job_id, job.generation), **given))
+
+    done = wait(app, job.job_id)
+
+    assert (done.state, done.result.structured_output) == ("succeeded", {"answer": "from the queue"})
 
 
 @pytest.mark.parametrize(
