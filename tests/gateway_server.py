@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterable
-from typing import Self
+from typing import Any, Self
 
 import uvicorn
 from fastapi import FastAPI
@@ -24,7 +24,7 @@ def a_key(app: App, *, roles: Iterable[Role] = ("worker",), tenant_id: str = "")
 class GatewayServer:
     """Serves the gateway of a home on loopback, on a thread."""
 
-    def __init__(self, app: App, *, port: int = 0) -> None:
+    def __init__(self, app: App, *, port: int = 0, **more: Any) -> None:
         self.app = app
         self.service = open_gateway(app)
         api = FastAPI(openapi_url=None)
@@ -36,7 +36,7 @@ class GatewayServer:
         self._socket.listen(1024)
         self.port = self._socket.getsockname()[1]
         config = uvicorn.Config(
-            api, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2
+            api, log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=2, **more
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, daemon=True)

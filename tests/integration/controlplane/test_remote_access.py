@@ -5,6 +5,8 @@ import http.client
 import json
 import threading
 import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -14,7 +16,7 @@ from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest
 from controlplane.domain.identity import owner
 from controlplane.handlers import keys
-from rlm_worker.contracts import Budget
+from rlm_worker.contracts import PROTOCOL_VERSION, Budget
 from rlm_worker.contracts.gateway import (
     AwaitOrdersRequest,
     ChainRefused,
@@ -129,6 +131,55 @@ class TestKeys:
 
         with pytest.raises(GatewayDown, match=r"127\.0\.0\.1:9"):
             hello(gateway)
+
+
+def a_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of a machine that nobody has heard of, and its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    certificate, private = folder / "certificate.pem", folder / "key.pem"
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return certificate, private
+
+
+def test_over_tls_only_a_server_with_a_trusted_certificate_and_the_right_name_is_spoken_to(app, tmp_path):
+    certificate, private = a_certificate(tmp_path)
+    with GatewayServer(app, ssl_certfile=certificate, ssl_keyfile=private) as server:
+        given = {"key": a_key(app), "url": f"https://localhost:{server.port}"}
+        trusting = HttpGateway(Server(**given, ca_file=certificate))
+
+        assert hello(trusting).protocol == PROTOCOL_VERSION
+
+        for stranger in (
+            Server(**given),
+            Server(**{**given, "url": f"https://127.0.0.1:{server.port}"}, ca_file=certificate),
+        ):
+            with pytest.raises(GatewayDown, match="certificate"):
+                hello(HttpGateway(stranger))
+        trusting.close()
 
 
 class TestTenants:
