@@ -26,6 +26,7 @@ _MARK = "[redacted]"
 _HINTS = (
     *("PRIVATE KEY", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
     *("xox", "AIza", "gsk_", "hf_", "eyJ", "earer", "EARER", "asic", "ASIC", "@"),
+    "cst_",
     *("KEY=", "TOKEN=", "SECRET=", "PASSWORD=", "PASSWD="),
 )
 #: What a secret looks like; the groups around it stay.
@@ -38,6 +39,8 @@ _SHAPES = (
     r"()\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,}|glpat-[A-Za-z0-9_-]{20,})()",
     r"()\bxox[abprs]-[A-Za-z0-9-]{10,}()",
     r"()\b(?:AIza[0-9A-Za-z_-]{35}|gsk_[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{30,})()",
+    # keys of a control plane of ours
+    r"()\bcst_[A-Za-z0-9]+_[A-Za-z0-9_-]{20,}()",
     # signed tokens, and what stands in a header; a word without a digit is a word
     r"()\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}()",
     r"(\b(?:[Bb]earer|BEARER|[Bb]asic|BASIC)\s+)(?=\S*\d)[A-Za-z0-9._~+/=-]{16,}()",

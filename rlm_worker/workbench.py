@@ -1,7 +1,7 @@
 """What all REPLs of one job tree share: the record, the models, the limiter. Made once per attempt."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import sandbox
@@ -36,6 +36,7 @@ class Workbench:
         writer: TraceWriter,
         open_session: OpenSession = sandbox.open_session,
         artifacts: Path | None = None,
+        hand_in: Callable[[Path], None] | None = None,
     ) -> None:
         self.spec = spec
         self.settings = settings
@@ -44,6 +45,7 @@ class Workbench:
         self.open_session = open_session
         #: Where what jobs made is kept, by content; nowhere on some workers.
         self.artifacts = artifacts
+        self._hand_in = hand_in
         self.models = Models(settings)
         self._priced: set[str] = set()
         root = (spec.driver.model,) if isinstance(spec.driver, ModelDriver) else ()
@@ -84,6 +86,12 @@ class Workbench:
                 )
             )
         return found
+
+    def hand_in(self, digests: Iterable[str]) -> None:
+        """Bring files that were kept here to where the control plane has them, before the record names them."""
+        if self._hand_in is not None and self.artifacts is not None:
+            for content in digests:
+                self._hand_in(self.artifacts / content)
 
     def child_limiter(self, depth: int) -> asyncio.Semaphore:
         """Children of one depth that run at once. By depth, so that a child never waits for a place that its parent has."""
