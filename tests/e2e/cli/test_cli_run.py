@@ -12,6 +12,7 @@ ASK = "kind = predict(\"line -> kind: Literal['fault', 'other']\", line=hits[0].
 SUBMIT = "SUBMIT(answer=hits[0].text, citations=[hits[0].citation])"
 
 
+@pytest.mark.requirement("N3-PLAN-8", "N3-FAIL-10")
 def test_a_question_is_answered_and_every_other_command_can_tell_about_it(custody: Custody):
     with ScriptedModel(cells(FIND, ASK, SUBMIT)) as model:
         done = custody(

@@ -100,7 +100,7 @@ SUBMIT(answer='x')
     assert replayed(ran)
 
 
-@pytest.mark.requirement("S3-RLM-4", "N3-FAIL-6")
+@pytest.mark.requirement("S3-RLM-4")
 def test_a_date_that_is_none_is_repaired_and_never_reaches_the_cell_or_the_result():
     code = """
 for kind in ("date", "datetime"):
