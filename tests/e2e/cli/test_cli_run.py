@@ -71,6 +71,7 @@ def test_on_a_pipe_the_work_goes_to_stderr_and_the_answer_to_stdout(custody: Cus
     ("words", "says"),
     [
         (["Q", "-e", "missing.txt", "-m", "MODEL"], "there is no evidence at 'missing.txt'"),
+        (["Q", "-e", "", "-m", "MODEL"], "an evidence source is empty"),
         (["Q", "-m", "MODEL", "-o", "answer: strong"], "unknown type 'strong'"),
         (["Q", "-m", "nothing"], "no model goes by this name"),
         (["Q", "-m", "MODEL", "-b", "iterations=many"], "'many' is not an amount of iterations"),
