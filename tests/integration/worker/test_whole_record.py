@@ -117,3 +117,15 @@ def test_an_answer_in_a_tool_call_is_a_cell():
     call = '<tool_call>\n{"name": "python", "arguments": {"code": "SUBMIT(answer=\'x\')"}}\n</tool_call>'
     with ScriptedModel(in_turn(Answer(call))) as model:
         assert run_job(a_spec(model=model.url)).output == {"answer": "x"}
+
+
+def test_half_a_character_does_not_cost_an_answer():
+    usage = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
+    code = "said = predict('t -> label: str', t='x').label\nSUBMIT(answer=said + 'cut \ud83d')"
+    typed = Answer('{"label": "half \\ud83d "}', usage=usage)
+    turn = Answer(f"```python\n{code}\n```", usage=usage)
+    with ScriptedModel(lambda request, n: typed if schema_of(request) else turn) as model:
+        ran = run_job(a_spec(model=model.url))
+
+    assert ran.output == {"answer": "half \ufffd cut \ufffd"}
+    assert model.calls == 2
