@@ -137,7 +137,9 @@ def paid(events: list[TraceEvent]) -> tuple[int, int]:
     return finished, lost
 
 
-@pytest.mark.requirement("S1-CAP-4", "S1-QUEUE-2", "S1-QUEUE-4", "LESSON-15", "LESSON-16", "CARD-17")
+@pytest.mark.requirement(
+    "S1-CAP-4", "S1-QUEUE-2", "S1-QUEUE-4", "LESSON-15", "LESSON-16", "CARD-17", "S3X-RLM-3", "S2-FAQ-1"
+)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_job_killed_here_is_finished_by_resume_and_pays_no_recorded_call_twice(custody, app, point):
     with ScriptedModel(script) as model:
