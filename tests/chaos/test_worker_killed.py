@@ -51,6 +51,7 @@ ELSEWHERE = {
     "steer_observed": "tests/integration/worker/test_steers.py resumes after it",
     "stop_observed": "tests/integration/controlplane/test_controlplane_crashes.py",
     "stop_verified": "tests/integration/controlplane/test_controlplane_crashes.py",
+    "retuned": "tests/integration/worker/test_pause_and_retune.py",
     "diverged": "a finding, which must not occur here",
     "forked": "written by the control plane in the transaction of the fork",
     "question_asked": "tests/chaos/test_asker_killed.py",
