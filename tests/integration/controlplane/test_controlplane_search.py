@@ -3,10 +3,15 @@
 from dataclasses import replace
 from datetime import timedelta
 from itertools import product
+from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.script import ScriptDirectory
 
-from controlplane.adapters import sql_search
+from controlplane.adapters import migrate, schema, sql_search
 from controlplane.domain.identity import Caller, Scope
 from controlplane.errors import InvalidRequest
 from controlplane.handlers.searching import Search
@@ -148,3 +153,15 @@ def test_half_a_character_in_a_request_is_refused_and_not_written_as_something_e
     with pytest.raises(InvalidRequest, match="cannot be submitted"):
         app.submit(a_request(**fields))
     assert app.jobs() == []
+
+
+def test_jobs_that_were_there_before_the_search_are_found_too(app, settings):
+    old = app.submit(a_request(task="Where did the ledger go?", labels={"region": "eu"}))
+    version = ScriptDirectory(str(Path(migrate.__file__).parent / "migrations")).get_revision("0004").module
+    with app.store.database.writer.begin() as connection:
+        connection.execute(sa.delete(schema.job_term))
+        with Operations.context(MigrationContext.configure(connection)):
+            version._find_jobs_by_words()
+
+    assert found(app, words="ledger", labels={"region": "eu"}) == {old.job_id}
+    assert found(app, task_id=old.task_id, model=old.spec.sub_model) == {old.job_id}
