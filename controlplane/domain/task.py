@@ -12,7 +12,7 @@ from controlplane.domain.commands import (
     StartStep,
     TaskCommand,
 )
-from controlplane.domain.events import (
+from controlplane.domain.task_events import (
     CheckpointSaved,
     ResultFolded,
     StepCompleted,

@@ -7,10 +7,11 @@ from typing import get_args
 
 from controlplane.domain import budget, job, receipts, task
 from controlplane.domain.commands import FoldResult
-from controlplane.domain.events import CheckpointSaved, Event, JobEvent, TaskEvent, to_json
+from controlplane.domain.events import Event, JobEvent, to_json
 from controlplane.domain.identity import Scope
 from controlplane.domain.ids import JobId, StepId
 from controlplane.domain.receipts import Link
+from controlplane.domain.task_events import CheckpointSaved, TaskEvent
 from controlplane.errors import NotFound
 from controlplane.ports import Checkpoint, Desk, JobRow, LedgerEntry, ReceiptRow, TaskRow, Transaction
 from rlm_worker.contracts import JobResult, JobSpec, JsonObject, Usage, digest

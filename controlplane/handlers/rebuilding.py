@@ -5,10 +5,11 @@ from functools import reduce
 from typing import get_args
 
 from controlplane.domain import receipts, task
-from controlplane.domain.events import TaskEvent, TaskRebuilt, from_json
+from controlplane.domain.events import from_json
 from controlplane.domain.identity import EVERY_TENANT, Caller
 from controlplane.domain.receipts import GENESIS, Link
 from controlplane.domain.task import TaskState
+from controlplane.domain.task_events import TaskEvent, TaskRebuilt
 from controlplane.errors import NotFound, Tampered
 from controlplane.handlers.apply import apply_task
 from controlplane.handlers.permits import require

@@ -21,12 +21,13 @@ from controlplane.domain.commands import (
     TaskCommand,
     Timing,
 )
-from controlplane.domain.events import Event, TaskEvent
+from controlplane.domain.events import Event
 from controlplane.domain.identity import EVERY_TENANT, Caller
 from controlplane.domain.ids import JobId, StepId, TaskId, TenantId
 from controlplane.domain.job_state import JobState
 from controlplane.domain.queueing import MOST_PRIORITY
 from controlplane.domain.task import TaskState
+from controlplane.domain.task_events import TaskEvent
 from controlplane.domain.terms import terms_of
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers.apply import apply_task
