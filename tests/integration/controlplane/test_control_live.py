@@ -142,7 +142,7 @@ def test_a_paused_job_goes_on_after_resume_in_another_process_like_start(slow_ap
 def unproved(app) -> int:
     """Jobs that were ordered to end and are not verified; asked so that it costs what is measured nothing."""
     time.sleep(0.02)
-    with app.store._reader.begin() as connection:
+    with app.store.database.reader.begin() as connection:
         stops = connection.execute(sa.select(schema.job.c.stop).where(schema.job.c.stop.is_not(None)))
         return sum(json.loads(stop)["verified_ms"] is None for stop in stops.scalars())
 
@@ -261,7 +261,7 @@ def test_a_worker_frozen_past_its_lease_has_no_sandbox_before_others_may_have_it
 def test_a_woken_holder_is_refused_every_write_under_the_very_name_of_the_new_one(app, hands):
     old = hands()
     old.claim()
-    with app.store._full.begin() as connection:
+    with app.store.database.alone() as connection:
         connection.execute(sa.update(schema.lease).values(until_ms=1))
     lease_reaper.run_once(app.desk)
     new = Hands(gateway=app.gateway(), job_id=old.job_id, generation=2, worker_id=old.worker_id)

@@ -16,13 +16,13 @@ from tests.integration.controlplane.hands import KEY, answered, asked
 
 
 def audited(app) -> list[tuple[str, str, str]]:
-    with app.store._reader.begin() as connection:
+    with app.store.database.reader.begin() as connection:
         rows = connection.execute(sa.select(schema_access.audit)).mappings().all()
     return [(row["principal"], row["action"], row["reason"]) for row in rows]
 
 
 def lose(app, job_id: str) -> None:
-    with app.store._full.begin() as connection:
+    with app.store.database.alone() as connection:
         connection.execute(sa.update(schema.lease).where(schema.lease.c.job_id == job_id).values(until_ms=1))
     assert lease_reaper.run_once(app.desk) == 1
 

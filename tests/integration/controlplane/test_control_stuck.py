@@ -29,13 +29,13 @@ def keeper(app, policy: str = "", **rules: Any) -> StuckKeeper:
 
 def change(app, table: sa.Table, job_id: str, **values: Any) -> None:
     """What time, or a defect, would do."""
-    with app.store._full.begin() as connection:
+    with app.store.database.alone() as connection:
         connection.execute(sa.update(table).where(table.c.job_id == job_id).values(**values))
 
 
 def dispatched(app) -> None:
     """Every job was sent, so that no other finding is made."""
-    with app.store._full.begin() as connection:
+    with app.store.database.alone() as connection:
         connection.execute(sa.update(schema.job).values(dispatched_ms=1))
 
 
@@ -93,7 +93,7 @@ def crashed_repeatedly(app, hands) -> str:
 
 def running_without_lease(app, hands) -> str:
     worker = at_work(hands)
-    with app.store._full.begin() as connection:
+    with app.store.database.alone() as connection:
         connection.execute(sa.delete(schema.lease).where(schema.lease.c.job_id == worker.job_id))
     return worker.job_id
 

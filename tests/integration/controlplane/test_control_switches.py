@@ -40,7 +40,7 @@ def test_a_switch_at_each_scope_keeps_the_queued_waiting_and_kills_what_is_at_wo
     at_work.claim()
     other = replace(other, worker_id="else/b/1/1")
     other.claim()
-    with app.store._full.begin() as connection:
+    with app.store.database.alone() as connection:
         connection.execute(
             sa.update(schema.worker)
             .where(schema.worker.c.worker_id == at_work.worker_id)
@@ -151,7 +151,7 @@ def test_every_engagement_and_release_is_in_the_audit_and_each_order_has_a_recei
     engaged = app.engage("tenant", "acme", action="stop", reason="they run wild")
     app.release(engaged.order_id, reason="calm again")
 
-    with app.store._reader.begin() as connection:
+    with app.store.database.reader.begin() as connection:
         rows = connection.execute(sa.select(schema_access.audit)).mappings().all()
     assert [(row["action"], row["tenant_id"], row["reason"]) for row in rows] == [
         ("switch.engage", "acme", "they run wild"),
@@ -213,11 +213,11 @@ def test_who_may_not_engage_is_denied(app, role):
 def test_a_job_at_work_that_slipped_through_is_ordered_by_the_keeper(app, hands):
     worker = hands(tenant_id="acme")
     app.engage("tenant", "acme", action="kill", reason="r")
-    with app.store._full.begin() as connection:
+    with app.store.database.alone() as connection:
         row = connection.execute(sa.select(schema.control_order)).mappings().one()
         connection.execute(sa.delete(schema.control_order))
     worker.claim()
-    with app.store._full.begin() as connection:
+    with app.store.database.alone() as connection:
         connection.execute(sa.insert(schema.control_order), dict(row))
 
     assert switches.enforce(app.desk) == 1
