@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.sql.compiler import SQLCompiler
 
 Row = tuple[Any, ...]
-Statement = sa.Select[Any] | sa.Insert | sa.Update | sa.Delete
+Statement = sa.Select[Any] | sa.Insert | sa.Update | sa.Delete | sa.TextClause
 
 
 class DriverSql:
