@@ -15,8 +15,10 @@ from controlplane.domain.lease import Lease
 from controlplane.domain.queueing import ModelLimit
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
+from controlplane.ports_access import AccessRows
 from controlplane.ports_control import ControlRows, SideOrders, StuckRules
 from controlplane.ports_queue import Backlog, Duties, Workers
+from controlplane.remote_ports import Remote
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
 from rlm_worker.contracts.trace import GENESIS
@@ -222,6 +224,10 @@ class Traces(Protocol):
         """The newest event of a kind."""
         ...
 
+    def end(self, job_id: str) -> tuple[int, str]:
+        """How many events there are, and the hash of the last."""
+        ...
+
     def of_kind(self, job_id: str, *, kind: str) -> list[TraceRecord]:
         """Every event of a kind that is rare."""
         ...
@@ -298,7 +304,7 @@ class Answers(Protocol):
     def of(self, job_id: str) -> tuple[PersonAnswer, ...]: ...
 
 
-class Transaction(ControlRows, Protocol):
+class Transaction(AccessRows, ControlRows, Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
     #: The database's clock, read once.
@@ -315,6 +321,7 @@ class Transaction(ControlRows, Protocol):
     workers: Workers
     duties: Duties
     archive: Archive
+    remote: Remote
 
 
 class Watch(Protocol):
