@@ -9,7 +9,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from controlplane.adapters import later
 
 Row = tuple[Any, ...]
-Statement = sa.Select[Any] | sa.Insert | sa.Update | sa.Delete
+Statement = sa.Select[Any] | sa.Insert | sa.Update | sa.Delete | sa.TextClause
 
 
 class DriverSql:

@@ -17,17 +17,20 @@ _READY = sa.and_(_JOB.c.state == "queued", _JOB.c.desired == "run")
 #: States of jobs that may still be under way, and that nobody stops.
 _OPEN = ("queued", "leased", "running", "held", "parked")
 
-_SIGNS = sa.text(
-    """
+_SIGNS = DriverSql(
+    sa.text(
+        """
     SELECT (SELECT min(lane) FROM job WHERE lane IS NOT NULL) AS lane,
       (SELECT min(not_before_ms) FROM job WHERE state = 'parked' AND not_before_ms IS NOT NULL) AS waits_until,
       (SELECT min(dispatched_ms) FROM job WHERE state = 'queued' AND dispatched_ms > 0) AS sent,
       (SELECT max(dispatched_ms) FROM job WHERE state = 'queued' AND dispatched_ms < 0) AS refused
     """
+    )
 )
 #: From one lane to the next through the index, so that it does not matter how many jobs are in each.
-_LANES = sa.text(
-    """
+_LANES = DriverSql(
+    sa.text(
+        """
     WITH RECURSIVE walk(lane) AS (
       SELECT (SELECT min(lane) FROM job WHERE lane > :after)
       UNION ALL
@@ -37,6 +40,7 @@ _LANES = sa.text(
       (SELECT count(*) FROM (SELECT 1 FROM job WHERE job.lane = walk.lane LIMIT :count_to) AS counted) AS ready
     FROM walk WHERE walk.lane IS NOT NULL LIMIT :most
     """
+    )
 )
 
 
@@ -80,17 +84,17 @@ class SqlBacklog:
         self._now_ms = now_ms
 
     def signs(self) -> Signs:
-        found = self._connection.execute(_SIGNS).one()
+        ((lane, waits_until, sent, refused),) = _SIGNS.all(self._connection, {})
         return Signs(
-            has_ready=found.lane is not None,
-            has_waited=found.waits_until is not None and found.waits_until <= self._now_ms,
-            oldest_sent_ms=found.sent,
-            oldest_refused_ms=None if found.refused is None else -found.refused,
+            has_ready=lane is not None,
+            has_waited=waits_until is not None and waits_until <= self._now_ms,
+            oldest_sent_ms=sent,
+            oldest_refused_ms=None if refused is None else -refused,
         )
 
     def lanes(self, *, after: str, most: int, count_to: int) -> list[tuple[Lane, int]]:
         given = {"after": after, "most": most, "count_to": count_to}
-        return [(Lane.from_text(row.lane), row.ready) for row in self._connection.execute(_LANES, given)]
+        return [(Lane.from_text(lane), ready) for lane, ready in _LANES.all(self._connection, given)]
 
     def first_of(self, lane: Lane, *, limit: int, spares_switched: bool) -> list[Wake]:
         found = _FIRST_OF[spares_switched].all(self._connection, {"its_lane": lane.text, "most": limit})

@@ -21,7 +21,8 @@ class SqlRemote:
         self._now_ms = now_ms
 
     def enlist(self, facts: WorkerFacts) -> bool:
-        columns = {**asdict(facts), "last_seen_ms": self._now_ms}
+        # Whoever was silent for long was marked as gone, and is not.
+        columns = {**asdict(facts), "last_seen_ms": self._now_ms, "gone_ms": None}
         known = self._connection.execute(
             sa.update(_WORKER).where(_WORKER.c.worker_id == facts.worker_id).values(**columns)
         )

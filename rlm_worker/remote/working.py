@@ -141,9 +141,10 @@ class RedisSource:
 
     def start(self) -> None:
         import dramatiq  # noqa: PLC0415 - only who reaches Redis needs it
-        from dramatiq.brokers.redis import RedisBroker  # noqa: PLC0415
 
-        broker = RedisBroker(url=self._url, namespace=self._namespace, middleware=[])  # type: ignore[no-untyped-call]
+        from rlm_worker.wakeups import redis_broker  # noqa: PLC0415
+
+        broker = redis_broker(self._url, namespace=self._namespace)
 
         def run_job(job_id: str, generation: int) -> None:
             self._busy.run(job_id, generation)

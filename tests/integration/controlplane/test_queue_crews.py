@@ -67,6 +67,7 @@ def test_a_worker_process_drains_at_the_first_signal(redis_app):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(360)
 @pytest.mark.requirement("S1-QUEUE-2", "S1-QUEUE-4")
 def test_a_crew_that_is_killed_frozen_and_flushed_does_every_job_once(redis_app, valkey):
     """Two dispatchers, two reapers, four workers; processes die and freeze, Redis is flushed and restarted."""
@@ -96,7 +97,7 @@ def test_a_crew_that_is_killed_frozen_and_flushed_does_every_job_once(redis_app,
                 case _:
                     pass
             time.sleep(0.3)
-        await_end(redis_app, jobs, seconds=90)
+        await_end(redis_app, jobs, seconds=240)
     client.close()
 
     check(redis_app, jobs)
