@@ -6,7 +6,7 @@ import sys
 
 from bench.measure import Report
 
-NAMES = ("sandbox", "docker", "cells", "batch", "start", "search", "engine", "journal", "gateway")
+NAMES = ("sandbox", "docker", "cells", "batch", "start", "search", "engine", "journal", "pages", "gateway")
 
 
 def main(argv: list[str] | None = None) -> int:

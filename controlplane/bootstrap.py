@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from pydantic import JsonValue
 
 from controlplane import worker_parts
 from controlplane.adapters import processes, sqlite
+from controlplane.adapters.cold import ColdStorage
+from controlplane.adapters.control_file import ControlFile, NoControlFile
 from controlplane.adapters.evidence import EvidenceRoom
 from controlplane.adapters.ids import new_id
 from controlplane.adapters.private_files import make_folder
@@ -22,21 +25,28 @@ from controlplane.adapters.sql_store import SqlStore
 from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest, Order
 from controlplane.domain.identity import Caller, owner
+from controlplane.domain.queueing import parse_model_limits
 from controlplane.engine_settings import model_variables
 from controlplane.errors import InvalidRequest
 from controlplane.gateway import LocalGateway
 from controlplane.handlers import (
     asking,
     control,
+    cooling,
     forking,
     importing,
     parking,
     queries,
+    searching,
     submit,
     verify,
+    workers,
 )
+from controlplane.handlers.searching import Search
+from controlplane.operations import Operations
 from controlplane.ports import Desk, Rules
-from controlplane.views import JobView, QuestionView, ReceiptView, TaskView
+from controlplane.ports_control import SideOrders, StuckRules
+from controlplane.views import JobPage, JobView, QuestionView, ReceiptView, TaskView, WorkerView
 from rlm_worker.contracts import Budget, EvidenceRef, JobResult, JobSpec, TraceRecord
 
 if TYPE_CHECKING:
@@ -45,13 +55,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class App:
+class App(Operations):
     """What a caller can ask of the control plane: every command of a person, and the gateway of a worker.
 
     Whoever opens a home owns it. `acting_as` gives the same App to somebody else, with the rights of that one.
     """
 
-    def __init__(self, settings: Settings, *, store: SqlStore, evidence: EvidenceRoom) -> None:
+    def __init__(
+        self, settings: Settings, *, store: SqlStore, evidence: EvidenceRoom, side: SideOrders
+    ) -> None:
         self.settings = settings
         self.caller = owner("operator")
         self.store = store
@@ -63,6 +75,7 @@ class App:
             is_gone=processes.is_gone,
             pid_of=processes.pid_of,
             is_priced=partial(_is_priced, settings),
+            side=side,
         )
 
     def acting_as(self, caller: Caller) -> "App":
@@ -143,6 +156,10 @@ class App:
     def jobs(self, *, limit: int = 50, state: str | None = None, before: str | None = None) -> list[JobView]:
         return queries.jobs(self.desk, caller=self.caller, limit=limit, state=state, before=before)
 
+    def search(self, wanted: Search, *, limit: int = 50, cursor: str | None = None) -> JobPage:
+        """Jobs by what they are and say, page by page."""
+        return searching.search(self.desk, wanted, caller=self.caller, limit=limit, cursor=cursor)
+
     def is_abandoned(self, view: JobView) -> bool:
         """Whether the process that holds a job is provably gone."""
         return view.lease is not None and self.desk.is_gone(view.lease.worker_id)
@@ -156,22 +173,40 @@ class App:
     def receipts(self, task_id: str) -> tuple[ReceiptView, ...]:
         return self.task(task_id).receipts
 
+    def workers(self, *, limit: int = 200) -> list[WorkerView]:
+        """Who works, and who did lately."""
+        return workers.workers(self.desk, caller=self.caller, limit=limit)
+
+    def drain_worker(self, worker_id: str, *, undo: bool = False) -> None:
+        """Have a worker take nothing new; what it works on goes on."""
+        workers.drain(self.desk, worker_id, caller=self.caller, undo=undo)
+
+    def queue_problem(self) -> str:
+        """What is wrong with the queue, for whoever asks whether this installation is ready; empty: nothing is."""
+        if not self.settings.redis_url:
+            return ""
+        from rlm_worker.wakeups import problem_of  # noqa: PLC0415
+
+        return problem_of(self.settings.redis_url)
+
     def verify_trace(self, job_id: str) -> int:
         return verify.verify_trace(self.desk, self._whole(job_id), caller=self.caller)
 
     def verify_receipts(self, task_id: str) -> int:
         return verify.verify_receipts(self.desk, task_id, caller=self.caller)
 
-    def _whole(self, job_id: str) -> str:
-        return queries.resolve(self.desk, job_id, caller=self.caller)
-
     def _as(self, by: str) -> Caller:
         return replace(self.caller, name=by) if by else self.caller
+
+    def cool(self, *, older_than: timedelta) -> cooling.Cooled:
+        """Move old traces and events to cold storage; they come back by themselves when somebody reads them."""
+        return cooling.cool(self.desk, older_than=older_than, caller=self.caller)
 
     def gateway(self) -> LocalGateway:
         return LocalGateway(self.desk)
 
     def close(self) -> None:
+        self.desk.side.close()
         self.store.close()
 
 
@@ -192,12 +227,29 @@ def model_settings(settings: Settings) -> "ModelSettings":
 
 
 def _rules(settings: Settings) -> Rules:
+    if settings.drain not in ("hand_back", "finish"):
+        raise InvalidRequest(f"the setting drain is 'hand_back' or 'finish', not {settings.drain!r}")
+    try:
+        model_limits = parse_model_limits(settings.model_limits)
+    except ValueError as error:
+        raise InvalidRequest(f"the setting model_limits: {error}") from error
     return Rules(
         lease_ttl_ms=int(settings.lease_seconds * 1000),
         max_attempts=settings.max_attempts,
         tenant_concurrency=settings.tenant_concurrency,
         default_tenant=settings.tenant,
         resend_after_ms=int(settings.resend_seconds * 1000),
+        model_limits=model_limits,
+        stuck=StuckRules(
+            progress_ms=int(settings.progress_seconds * 1000),
+            overdue_ms=int(settings.overdue_seconds * 1000),
+            answer_ms=int(settings.answer_seconds * 1000),
+            person_ms=int(settings.question_seconds * 1000),
+            dispatch_ms=int(settings.dispatch_seconds * 1000),
+            attempts=settings.attempts_limit,
+            tokens_per_minute=settings.spend_tokens_per_minute,
+        ),
+        stuck_policy=settings.stuck_policy or "",
     )
 
 
@@ -210,7 +262,14 @@ def open_app(settings: Settings) -> App:
             f"the home {str(settings.home)!r} cannot be made: {error.strerror}. Choose another with --home"
         ) from error
     room = EvidenceRoom(settings.home, convert=_converter(settings))
-    return App(settings, store=SqlStore(settings.database), evidence=room)
+    # A server needs no way around itself: its rows are locked one by one, and a client that is gone holds none.
+    side = NoControlFile() if settings.database_url else ControlFile(settings.home / "control.orders")
+    return App(settings, store=_store(settings), evidence=room, side=side)
+
+
+def _store(settings: Settings) -> SqlStore:
+    cold = ColdStorage(settings.cold_url or settings.home / "cold")
+    return SqlStore(settings.database_url or settings.database, cold=cold)
 
 
 def _converter(settings: Settings) -> Convert | None:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
 
+from controlplane.control_settings import ControlSettings
 from controlplane.engine_settings import MAY_BE_ZERO, EngineSettings, ModelChoices
 from controlplane.errors import InvalidRequest
 
@@ -16,11 +18,15 @@ _PREFIX = "CUSTODY_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(ModelChoices, EngineSettings):
+class Settings(ModelChoices, EngineSettings, ControlSettings):
     """Everything that can be set about an installation. Keys of providers are not here: the worker alone reads them."""
 
     #: Folder of the database and of staged evidence.
     home: Path = Path(".custody")
+    #: PostgreSQL database that several machines share, as postgresql://USER:PASSWORD@HOST:PORT/NAME; none: a file in the home.
+    database_url: str | None = field(default=None, repr=False)
+    #: Where old traces go, as a URL that fsspec knows and every machine sees; none: the folder cold of the home.
+    cold_url: str | None = field(default=None, repr=False)
     tenant: str = "local"
     #: A worker that is silent this long has lost its job.
     lease_seconds: float = 15.0
@@ -36,6 +42,16 @@ class Settings(ModelChoices, EngineSettings):
     drain_seconds: float = 10.0
     #: Most bytes of one request to the gateway, as it is after unpacking.
     request_bytes: int = 64 << 20
+    #: What a stopping process does with its jobs: hand_back lets others go on at once, finish waits drain_seconds for them.
+    drain: str = "hand_back"
+    #: Name of the image or release that a worker runs; kill switches look for it.
+    worker_image: str = ""
+    #: Redis or Valkey that carries wake-ups; none means a table beside the database.
+    redis_url: str | None = None
+    #: Begins the names of all keys there.
+    redis_namespace: str = "custody"
+    #: Jobs at work at once that ask a model of this name: "openai:*=8, anthropic:claude-opus=2".
+    model_limits: str = ""
     model: str | None = None
     sub_model: str | None = None
     #: Longest time of one cell.
@@ -75,20 +91,36 @@ def load_settings(
                 raise InvalidRequest(f"{source}: there is no setting {name!r}. There are: {', '.join(known)}")
             given.setdefault(name, (_typed(name, value, source=source, kind=known[name].type), source))
     sources = {name: given[name][1] if name in given else "default" for name in known}
-    return Settings(**{name: value for name, (value, _) in given.items()}, sources=sources)
+    settings = Settings(**{name: value for name, (value, _) in given.items()}, sources=sources)
+    _check_database(settings)
+    return settings
+
+
+def _check_database(settings: Settings) -> None:
+    url = settings.database_url
+    if url is not None and not re.match(r"postgres(ql)?(\+psycopg)?://", url):
+        raise InvalidRequest(
+            f"{settings.sources['database_url']}: database_url must look like postgresql://USER:PASSWORD@HOST:PORT/NAME"
+        )
 
 
 def setting_rows(settings: Settings) -> list[tuple[str, str, str]]:
-    """Name, value and source of every setting, for people."""
+    """Name, value and source of every setting, for people; passwords are not among what they see."""
     return [
         (
             name,
-            "" if (value := getattr(settings, name)) is None else str(value),
+            "" if (value := getattr(settings, name)) is None else without_password(str(value)),
             settings.sources.get(name, "default"),
         )
         for name in (item.name for item in fields(Settings))
         if name != "sources"
     ]
+
+
+def without_password(text: str) -> str:
+    """A URL as people may see it; other text as it is."""
+    hidden = re.sub(r"(?<=://)([^/?#@]*?):[^/?#]*(?=@)", r"\1:***", text)
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", hidden) if "://" in text else text
 
 
 def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:

@@ -1,30 +1,235 @@
-"""A worker in this process: the queue, the actor and the watchdogs it needs. Wires the worker in, beside bootstrap."""
+"""What runs in a process: a worker, the watchdogs, or both. Wires the worker in, beside bootstrap."""
 
 import secrets
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from hashlib import sha256
 from typing import TYPE_CHECKING, Self
 
 from controlplane.adapters import processes
 from controlplane.bootstrap import App, model_settings
 from controlplane.config import Settings
 from controlplane.engine_settings import ENGINE
-from controlplane.errors import InvalidRequest
-from controlplane.handlers import leases
-from controlplane.watchdogs import dispatcher, lease_reaper
+from controlplane.errors import InvalidRequest, NotFound, Unavailable
+from controlplane.handlers import workers
+from controlplane.notice import Notice
+from controlplane.ports import Desk
+from controlplane.ports_queue import Wake
+from controlplane.watchdogs import WATCHDOGS, dispatcher, lease_reaper
 from controlplane.watchdogs.loop import Loop
 from rlm_worker.contracts.gateway import JOBS_QUEUE
 
 if TYPE_CHECKING:
-    import dramatiq
-
     from controlplane.adapters.sql_broker import SqlBroker
     from rlm_worker.config import WorkerSettings
+    from rlm_worker.serving import Registry, Serving, WorkerCard
+    from rlm_worker.wakeups import WakeUps
 
 #: Works on one job: claims it, runs it, settles it.
 Run = Callable[[str, int], None]
-#: Milliseconds after which an idle queue is looked at again for wake-ups of other processes.
-_IDLE_MS = 50
+#: W3C trace context for a wake-up whose submitter gave none.
+TraceOf = Callable[[Wake], str]
+
+
+def trace_of_job(wake: Wake) -> str:
+    """A trace of the job's own, the same for all its wake-ups."""
+    trace, span = sha256(wake.job_id.encode()), sha256(f"{wake.job_id} {wake.generation}".encode())
+    return f"00-{trace.hexdigest()[:32]}-{span.hexdigest()[:16]}-01"
+
+
+def open_broker(app: App, notice: Notice) -> "WakeUps | SqlBroker":
+    """The queue that the settings name: Redis, or a table beside the store. `notice` wakes this process's own consumers of a table."""
+    # Whoever only looks at jobs does not pay for the queue.
+    if app.settings.redis_url:
+        from rlm_worker.wakeups import redis_broker  # noqa: PLC0415
+
+        return redis_broker(app.settings.redis_url, namespace=app.settings.redis_namespace)
+    from controlplane.adapters.sql_broker import SqlBroker  # noqa: PLC0415
+
+    broker = SqlBroker(app.store.place, notice=notice)
+    broker.drop_stale()
+    return broker
+
+
+class LocalRegistry:
+    """The roll of workers, for one that opens the store itself."""
+
+    def __init__(self, desk: Desk, worker_id: str, card: "WorkerCard") -> None:
+        self._desk = desk
+        self._worker_id = worker_id
+        self._card = card
+
+    def register(self) -> None:
+        card = self._card
+        workers.register(
+            self._desk, self._worker_id, host=card.host, slots=card.slots, image=card.image, facts=card.facts
+        )
+
+    def beat(self) -> bool:
+        try:
+            return workers.beat(self._desk, self._worker_id)
+        except NotFound:
+            self.register()
+            return False
+
+    def leave(self) -> int:
+        return workers.leave(self._desk, self._worker_id)
+
+
+class WorkerRuntime:
+    """A worker and nothing else: who sends it wake-ups runs somewhere."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        queue_name: str = JOBS_QUEUE,
+        slots: int | None = None,
+        make_run: Callable[[App, str], Run] | None = None,
+        notice: Notice | None = None,
+    ) -> None:
+        self._app = app
+        self._queue_name = queue_name
+        self._notice = notice or Notice()
+        self._slots = app.settings.worker_threads if slots is None else slots
+        self._make_run = make_run or _runner
+        self.worker_id = processes.worker_id()
+        self._broker: WakeUps | SqlBroker | None = None
+        self._serving: Serving | None = None
+
+    def start(self) -> None:
+        """Begin to take up work. A second start does nothing."""
+        if self._serving is not None:
+            return
+        from rlm_worker.serving import Manner, Serving  # noqa: PLC0415
+
+        settings = self._app.settings
+        self._broker = open_broker(self._app, self._notice)
+        self._serving = Serving(
+            self._broker,
+            run=self._make_run(self._app, self.worker_id),
+            registry=self._registry(),
+            manner=Manner(
+                threads=settings.worker_threads,
+                queue_name=self._queue_name,
+                drain="finish" if settings.drain == "finish" else "hand_back",
+                drain_seconds=settings.drain_seconds,
+            ),
+        )
+        self._serving.start()
+
+    def _registry(self) -> "Registry":
+        from rlm_worker.serving import WorkerCard, facts  # noqa: PLC0415
+
+        settings = self._app.settings
+        card = WorkerCard(
+            slots=self._slots, image=settings.worker_image, facts=facts(sandbox=settings.sandbox)
+        )
+        return LocalRegistry(self._app.desk, self.worker_id, card)
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Stop taking work, let go of what is not finished, and wait for the threads. A second stop does nothing."""
+        serving, self._serving = self._serving, None
+        if serving is None:
+            return
+        serving.stop(timeout)
+        assert self._broker is not None
+        self._broker.close()
+
+
+class WatchdogRuntime:
+    """The dispatcher and all that looks after jobs, without a worker. Several of them share the work without harm."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        queue_name: str = JOBS_QUEUE,
+        only_jobs: AbstractSet[str] | None = None,
+        trace_of: TraceOf = trace_of_job,
+        notice: Notice | None = None,
+    ) -> None:
+        self._app = app
+        self._queue_name = queue_name
+        self._only_jobs = None if only_jobs is None else frozenset(only_jobs)
+        self._trace_of = trace_of
+        self._notice = notice or Notice()
+        self._broker: WakeUps | SqlBroker | None = None
+        self._loops: list[Loop] = []
+        self.dispatcher: dispatcher.Dispatcher | dispatcher.Errand | None = None
+
+    @property
+    def problem(self) -> str:
+        """What hinders it, for whoever asks whether this process is ready; empty: nothing does."""
+        found = self.dispatcher
+        return found.problem if isinstance(found, dispatcher.Dispatcher) else ""
+
+    def start(self) -> None:
+        """Begin to look after jobs. A second start does nothing."""
+        if self._broker is not None:
+            return
+        desk = self._app.desk
+        self._broker = open_broker(self._app, self._notice)
+        queue = self._queue(self._broker)
+        if self._only_jobs is None:
+            holder = f"{secrets.token_hex(4)}@{processes.worker_id()}"
+            self.dispatcher = dispatcher.Dispatcher(desk, queue, holder=holder)
+        else:
+            lease_reaper.run_once(desk)
+            self.dispatcher = dispatcher.Errand(desk, queue, self._only_jobs)
+        dispatch = Loop(
+            "dispatcher",
+            self.dispatcher.run_once,
+            interval=dispatcher.INTERVAL,
+            notice=self._app.store.notice,
+        )
+        others = [
+            Loop(each.name, lambda each=each: each.run_once(desk), interval=each.interval)  # type: ignore[misc]
+            for each in WATCHDOGS
+        ]
+        keeper = self._app.stuck_keeper()
+        stuck = Loop(
+            "stuck_keeper", lambda: _discard(keeper.run_once()), interval=self._app.settings.stuck_seconds
+        )
+        self._loops = [dispatch, *others, stuck]
+        for loop in self._loops:
+            loop.start()
+
+    def _queue(self, broker: "WakeUps | SqlBroker") -> dispatcher.Queue:
+        from dramatiq.errors import BrokerError  # noqa: PLC0415
+
+        from rlm_worker.serving import declare  # noqa: PLC0415
+
+        # A broker of its own: declared here, the actor only names where messages go.
+        actor = declare(broker, run=_nobody, queue_name=self._queue_name)
+
+        def send(wake: Wake) -> None:
+            traceparent = wake.traceparent or self._trace_of(wake)
+            try:
+                actor.send_with_options(args=(wake.job_id, wake.generation), traceparent=traceparent)
+            except BrokerError as error:
+                raise Unavailable(f"the queue does not answer: {error}") from error
+
+        def depth() -> int:
+            try:
+                return broker.depth(self._queue_name)
+            except BrokerError as error:
+                raise Unavailable(f"the queue does not answer: {error}") from error
+
+        return dispatcher.Queue(send=send, depth=depth)
+
+    def stop(self) -> None:
+        """A second stop does nothing."""
+        broker, self._broker = self._broker, None
+        if broker is None:
+            return
+        for loop in self._loops:
+            loop.stop()
+        assert self.dispatcher is not None
+        self.dispatcher.stop()
+        if self._only_jobs is not None:
+            broker.flush(self._queue_name)
+        broker.close()
 
 
 class EmbeddedRuntime:
@@ -37,14 +242,15 @@ class EmbeddedRuntime:
         only_jobs: AbstractSet[str] | None = None,
         make_run: Callable[[App, str], Run] | None = None,
     ) -> None:
-        self._app = app
-        self._only_jobs = None if only_jobs is None else frozenset(only_jobs)
-        self._make_run = make_run or _runner
-        self.worker_id = processes.worker_id()
-        self._queue = JOBS_QUEUE if only_jobs is None else f"{JOBS_QUEUE}.{secrets.token_hex(8)}"
-        self._broker: SqlBroker | None = None
-        self._worker: dramatiq.Worker | None = None
-        self._loops: list[Loop] = []
+        is_common = only_jobs is None
+        queue_name = JOBS_QUEUE if is_common else f"{JOBS_QUEUE}.{secrets.token_hex(8)}"
+        # A wake-up that is sent here is taken up here without a look at the table in between.
+        notice = Notice()
+        self._worker = WorkerRuntime(
+            app, queue_name=queue_name, slots=None if is_common else 0, make_run=make_run, notice=notice
+        )
+        self._watchdogs = WatchdogRuntime(app, queue_name=queue_name, only_jobs=only_jobs, notice=notice)
+        self.worker_id = self._worker.worker_id
 
     def __enter__(self) -> Self:
         self.start()
@@ -53,74 +259,27 @@ class EmbeddedRuntime:
     def __exit__(self, *_error: object) -> None:
         self.stop()
 
+    @property
+    def problem(self) -> str:
+        return self._watchdogs.problem
+
     def start(self) -> None:
         """Begin to take up work. A second start does nothing."""
-        if self._worker is not None:
-            return
-        # Whoever only looks at jobs does not pay for the queue and the worker.
-        import dramatiq  # noqa: PLC0415
-
-        from controlplane.adapters.sql_broker import SqlBroker  # noqa: PLC0415
-        from rlm_worker.actor import declare  # noqa: PLC0415
-
-        self._broker = SqlBroker(self._app.store.path)
-        self._broker.drop_stale()
-        run = self._make_run(self._app, self.worker_id)
-
-        def take_up(job_id: str, generation: int) -> None:
-            # While this process stops, its wake-ups are left to others.
-            if self._worker is not None:
-                run(job_id, generation)
-
-        actor = declare(self._broker, run=take_up, queue_name=self._queue)
-        threads = self._app.settings.worker_threads
-        self._worker = dramatiq.Worker(self._broker, worker_threads=threads, worker_timeout=_IDLE_MS)
-        # More would sit behind a long job while another worker is idle.
-        self._worker.queue_prefetch = threads
         self._worker.start()
-        self._watch(lambda job_id, generation: _discard(actor.send(job_id, generation)))
-
-    def _watch(self, send: dispatcher.Send) -> None:
-        desk = self._app.desk
-        if self._only_jobs is not None:
-            lease_reaper.run_once(desk)
-            dispatcher.wake(desk, send=send, jobs=self._only_jobs)
-        self._loops = [
-            Loop(
-                "dispatcher",
-                lambda: _discard(dispatcher.run_once(desk, send=send, only_jobs=self._only_jobs)),
-                interval=dispatcher.INTERVAL,
-                notice=self._app.store.notice,
-            ),
-            Loop(
-                "lease_reaper",
-                lambda: _discard(lease_reaper.run_once(desk)),
-                interval=lease_reaper.INTERVAL,
-            ),
-        ]
-        for loop in self._loops:
-            loop.start()
+        self._watchdogs.start()
 
     def stop(self, timeout: float | None = None) -> None:
-        """Stop taking work, give back what is not finished, and wait for the threads. A second stop does nothing."""
-        worker, self._worker = self._worker, None
-        if worker is None:
-            return
-        for loop in self._loops:
-            loop.stop()
-        leases.hand_back(self._app.desk, worker_id=self.worker_id)
-        seconds = self._app.settings.drain_seconds if timeout is None else timeout
-        worker.stop(timeout=int(seconds * 1000))
-        # For a claim that was under way at the first time.
-        leases.hand_back(self._app.desk, worker_id=self.worker_id)
-        assert self._broker is not None
-        if self._only_jobs is not None:
-            self._broker.flush(self._queue)
-        self._broker.close()
+        """Stop taking work, let go of what is not finished, and wait for the threads. A second stop does nothing."""
+        self._watchdogs.stop()
+        self._worker.stop(timeout)
 
 
 def _discard(_answer: object) -> None:
     """For callers that have no use for the answer."""
+
+
+def _nobody(job_id: str, generation: int) -> None:
+    raise AssertionError(f"nobody takes up jobs here: {job_id} generation {generation}")
 
 
 def worker_settings(settings: Settings) -> "WorkerSettings":

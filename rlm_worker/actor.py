@@ -6,24 +6,23 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
-
-import dramatiq
 
 import sandbox
 from rlm_worker.contracts.gateway import (
-    JOBS_QUEUE,
-    RUN_JOB,
     Claimed,
     ClaimRequest,
     GatewayRefused,
     NotClaimed,
     RenewAnswer,
+    Retune,
 )
 from rlm_worker.errors import LostAuthority
 from rlm_worker.ground import Ground
 from rlm_worker.heartbeat import Heartbeat, Listeners
-from rlm_worker.job import Attempt, Orders, Parts
+from rlm_worker.job import Attempt, Parts
+from rlm_worker.orders import Orders
 
 log = logging.getLogger(__name__)
 
@@ -67,14 +66,15 @@ class Runner:
             _hand_over(loop, orders.lose, why)
 
         def hear(answer: RenewAnswer) -> None:
-            if answer.desired in ("stop", "kill"):
+            if answer.desired != "run":
                 enough.set()
-            _hand_over(loop, orders.hear, answer)
+            _hand_over(loop, partial(orders.hear, at=time.monotonic()), answer)
 
         heartbeat = Heartbeat(
             self._parts.gateway,
             claimed.lease,
             claimed_at=claimed_at,
+            budget_seen=0 if claimed.retune is None else claimed.retune.version,
             margin_seconds=self._parts.settings.lease_margin_seconds,
             listeners=Listeners(ordered=hear, lost=lose),
         )
@@ -82,8 +82,11 @@ class Runner:
         ground: Ground | None = None
         try:
             if self._parts.place is not None:
-                # Under the lease: what has to come from afar may take long.
+                # Under the lease: what has to come from afar may take long. Limits may change meanwhile.
+                retunes: list[Retune] = []
+                orders.on_retune = retunes.append
                 ground = await asyncio.to_thread(self._parts.place.bring, claimed, enough)
+                claimed = claimed.model_copy(update={"retune": [claimed.retune, *retunes][-1]})
             attempts.append(Attempt(claimed, self._parts, orders, ground=ground))
             await attempts[0].run()
         finally:
@@ -98,14 +101,3 @@ def _hand_over(loop: asyncio.AbstractEventLoop, listener: Callable[[Any], None],
     except RuntimeError:
         # The loop is closed: the attempt has ended and nobody listens any more.
         log.debug("order_after_end")
-
-
-def declare(
-    broker: dramatiq.Broker, *, run: Callable[[str, int], None], queue_name: str = JOBS_QUEUE
-) -> "dramatiq.Actor[[str, int], None]":
-    """Declare the one actor. The queue's own retries and limits stay off: leases own both."""
-
-    def run_job(job_id: str, generation: int) -> None:
-        run(job_id, generation)
-
-    return dramatiq.actor(broker=broker, queue_name=queue_name, actor_name=RUN_JOB)(run_job)

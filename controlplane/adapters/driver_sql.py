@@ -1,4 +1,4 @@
-"""The few statements that run with every group of recorded events, handed to the driver itself: SQLAlchemy looks at each value again."""
+"""The statements that run with every job and every group of recorded events, handed to the driver itself: SQLAlchemy looks at each value again."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.sql.compiler import SQLCompiler
 
 Row = tuple[Any, ...]
-Statement = sa.Select[Any] | sa.Insert | sa.Update
+Statement = sa.Select[Any] | sa.Insert | sa.Update | sa.Delete
 
 
 class DriverSql:
@@ -21,6 +21,7 @@ class DriverSql:
         self._columns = None if columns is None else list(columns)
         self._ending = ending
         self._made: dict[str, tuple[str, list[str] | None]] = {}
+        self._constants: dict[str, Any] = {}
 
     def first(self, connection: sa.Connection, values: Mapping[str, Any]) -> Row | None:
         """The first row that a SELECT finds."""
@@ -28,15 +29,32 @@ class DriverSql:
         row: Row | None = _run(
             connection,
             statement,
-            lambda cursor: cursor.execute(statement, _in_order(values, order)),
+            lambda cursor: cursor.execute(statement, _in_order({**self._constants, **values}, order)),
             lambda cursor: cursor.fetchone(),
         )
         return row
 
-    def one(self, connection: sa.Connection, values: Mapping[str, Any]) -> None:
-        """Change what these values say."""
+    def all(self, connection: sa.Connection, values: Mapping[str, Any]) -> list[Row]:
+        """Every row that a SELECT finds."""
         statement, order = self._for(connection.dialect)
-        _run(connection, statement, lambda cursor: cursor.execute(statement, _in_order(values, order)))
+        rows: list[Row] = _run(
+            connection,
+            statement,
+            lambda cursor: cursor.execute(statement, _in_order({**self._constants, **values}, order)),
+            lambda cursor: cursor.fetchall(),
+        )
+        return rows
+
+    def one(self, connection: sa.Connection, values: Mapping[str, Any]) -> int:
+        """Change what these values say; return how many rows that were."""
+        statement, order = self._for(connection.dialect)
+        changed: int = _run(
+            connection,
+            statement,
+            lambda cursor: cursor.execute(statement, _in_order({**self._constants, **values}, order)),
+            lambda cursor: cursor.rowcount,
+        )
+        return changed
 
     def many(self, connection: sa.Connection, rows: list[Row]) -> None:
         """Insert rows."""
@@ -47,13 +65,19 @@ class DriverSql:
             given = [dict(zip(self._columns, row, strict=True)) for row in rows]
         else:
             assert order == self._columns, "the values of a row stand in the order of its table"
-        _run(connection, statement, lambda cursor: cursor.executemany(statement, given))
+        if len(given) == 1:
+            _run(connection, statement, lambda cursor: cursor.execute(statement, given[0]))
+        else:
+            _run(connection, statement, lambda cursor: cursor.executemany(statement, given))
 
     def _for(self, dialect: sa.Dialect) -> tuple[str, list[str] | None]:
         """The statement, and the order of its values; None where the driver takes them by name."""
         if dialect.name not in self._made:
             compiled = self._statement.compile(dialect=dialect, column_keys=self._columns)
             assert isinstance(compiled, SQLCompiler)
+            # Values that the statement holds itself.
+            binds = compiled.binds.items()
+            self._constants |= {name: bind.value for name, bind in binds if bind.value is not None}
             order = None if compiled.positiontup is None else list(compiled.positiontup)
             self._made[dialect.name] = (str(compiled) + self._ending, order)
         return self._made[dialect.name]

@@ -3,15 +3,17 @@
 import sqlalchemy as sa
 
 from controlplane.adapters.schema import metadata
+from controlplane.adapters.words import Words
 
 _ID = sa.String(200)
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _HASH = sa.String(64)
 
 tenant = sa.Table(
     "tenant",
     metadata,
     sa.Column("tenant_id", _ID, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("name", Words, nullable=False),
     sa.Column("is_suspended", sa.Boolean, nullable=False, server_default=sa.false()),
     #: Jobs of it at work at once; NULL: what the settings say.
     sa.Column("max_jobs", sa.BigInteger),
@@ -30,7 +32,7 @@ api_key = sa.Table(
     sa.Column("principal", _ID, nullable=False),
     sa.Column("roles", sa.Text, nullable=False),
     sa.Column("secret_hash", _HASH, nullable=False),
-    sa.Column("note", sa.Text, nullable=False, server_default=""),
+    sa.Column("note", Words, nullable=False, server_default=""),
     sa.Column("created_ms", sa.BigInteger, nullable=False),
     sa.Column("created_by", _ID, nullable=False),
     sa.Column("expires_ms", sa.BigInteger),
@@ -64,13 +66,13 @@ sa.Index("permission_of_subject", permission.c.tenant_id, permission.c.subject)
 audit = sa.Table(
     "audit",
     metadata,
-    sa.Column("audit_id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("audit_id", _NUMBER, primary_key=True, autoincrement=True),
     sa.Column("tenant_id", _ID, nullable=False),
     sa.Column("principal", _ID, nullable=False),
     sa.Column("action", sa.String(60), nullable=False),
     sa.Column("target", _ID, nullable=False),
     sa.Column("outcome", sa.String(20), nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", Words, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
 )
 sa.Index("audit_of_tenant", audit.c.tenant_id, audit.c.audit_id)

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from controlplane.adapters import schema_access
 from controlplane.domain.identity import Role
-from controlplane.ports import KeyRow
+from controlplane.ports_access import KeyRow
 
 _KEY = schema_access.api_key
 

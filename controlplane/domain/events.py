@@ -1,9 +1,9 @@
 """What happened to tasks and jobs: past tense, frozen, the only thing their state is folded from."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
-from rlm_worker.contracts.limits import ParkReason
+from controlplane.views import WaitReason
 from rlm_worker.contracts.result import FailureClass
 
 EndStatus = Literal["succeeded", "partial", "failed", "stopped", "quarantined"]
@@ -59,6 +59,15 @@ class ResultFolded:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepReopened:
+    """A step that failed is tried anew; its task is not over any more."""
+
+    kind: ClassVar = "step_reopened"
+    step_id: str
+    job_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class TaskCompleted:
     kind: ClassVar = "task_completed"
 
@@ -90,6 +99,12 @@ class JobSubmitted:
     tenant_id: str
     spec_digest: str
     max_attempts: int
+    # Jobs of earlier releases had none of these.
+    model: str = ""
+    sub_model: str = ""
+    priority: int = 0
+    deadline_ms: int | None = None
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +171,7 @@ class StopSeen:
     kind: ClassVar = "job_stop_observed"
     job_id: str
     at_ms: int
+    delivered_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +204,7 @@ class JobParked:
     kind: ClassVar = "job_parked"
     job_id: str
     fence: int
-    reason: ParkReason
+    reason: WaitReason
     detail: str
     not_before_ms: int | None
 
@@ -207,6 +223,56 @@ class JobResumed:
     job_id: str
     by: str
     generation: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PauseLifted:
+    """The pause was called off before it was carried out: the job goes on as soon as it is."""
+
+    kind: ClassVar = "job_pause_lifted"
+    job_id: str
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRetuned:
+    kind: ClassVar = "job_retuned"
+    job_id: str
+    budget_version: int
+    budget: dict[str, Any]
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRetried:
+    kind: ClassVar = "job_retried"
+    job_id: str
+    generation: int
+    by: str
+    reason: str
+    max_attempts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobCompleted:
+    """A person gave the answer."""
+
+    kind: ClassVar = "job_completed_by_hand"
+    job_id: str
+    result_digest: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStuck:
+    kind: ClassVar = "job_stuck"
+    job_id: str
+    finding_id: str
+    condition: str
+    detail: str
+    action: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,6 +335,7 @@ TaskEvent = (
     | StepStarted
     | StepCompleted
     | StepFailed
+    | StepReopened
     | ResultFolded
     | TaskCompleted
     | TaskFailed
@@ -291,6 +358,11 @@ JobEvent = (
     | JobParked
     | JobUnparked
     | JobResumed
+    | PauseLifted
+    | JobRetuned
+    | JobRetried
+    | JobCompleted
+    | JobStuck
     | JobSteered
     | JobAnswered
     | JobForked
@@ -306,7 +378,7 @@ _KINDS: dict[str, type[Event]] = {variant.kind: variant for variant in get_args(
 
 def to_json(event: Event) -> dict[str, Any]:
     """Event as JSON with its kind and version."""
-    body = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(event).items()}
+    body = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(event).items()}
     return {"kind": event.kind, "version": VERSION, **body}
 
 
@@ -317,8 +389,13 @@ def from_json(body: dict[str, Any]) -> Event:
         raise ValueError(
             f"event kind {body.get('kind')!r} version {body.get('version')!r} is unknown to this release"
         )
+    # What an earlier release did not know has its default.
+    given = {field.name: body[field.name] for field in fields(variant) if not _may_lack(field, body)}
     named: dict[str, Any] = {
-        field.name: tuple(body[field.name]) if isinstance(body[field.name], list) else body[field.name]
-        for field in fields(variant)
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
     }
     return variant(**named)
+
+
+def _may_lack(field: Field[Any], body: dict[str, Any]) -> bool:
+    return field.name not in body and field.default is not MISSING

@@ -10,6 +10,7 @@ Capability = Literal[
     "job.stop",
     "job.steer",
     "job.retune",
+    "job.operate",
     "job.answer",
     "job.fork",
     "job.import",
@@ -47,11 +48,13 @@ _SUBMITS: frozenset[Capability] = _READS | {
 ROLES: dict[Role, frozenset[Capability]] = {
     "viewer": _READS,
     "submitter": _SUBMITS,
-    "operator": _SUBMITS | {"job.retune", "switch.engage", "switch.release", "worker.drain", "audit.read"},
+    "operator": _SUBMITS
+    | {"job.retune", "job.operate", "switch.engage", "switch.release", "worker.drain", "audit.read"},
     "approver": _READS | {"content.read", "approval.decide", "job.answer"},
     "admin": _SUBMITS
     | {
         "job.retune",
+        "job.operate",
         "job.import",
         "switch.engage",
         "switch.release",

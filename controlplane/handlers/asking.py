@@ -10,6 +10,7 @@ from controlplane.domain.identity import Caller
 from controlplane.errors import InvalidRequest
 from controlplane.handlers.apply import apply_job, load
 from controlplane.handlers.permits import require
+from controlplane.handlers.retrying import retried
 from controlplane.ports import Desk, JobRow, TaskRow, Transaction
 from controlplane.schemas import checker
 from rlm_worker.contracts import JsonObject, digest
@@ -59,6 +60,7 @@ def questions(desk: Desk, job_id: str, *, caller: Caller) -> list[Question]:
         return open_questions(tx, job_id)
 
 
+@retried
 def answer(desk: Desk, job_id: str, *, question: int | None, value: JsonValue, caller: Caller) -> Question:
     """Keep an answer that fits and let the job go on; a question that is over, or answered, is refused."""
     with desk.store.write() as tx:
@@ -73,7 +75,7 @@ def answer(desk: Desk, job_id: str, *, question: int | None, value: JsonValue, c
         tx.answers.add(job_id, question=asked.question, value=value, by=caller.name)
         rows = apply_job(tx, desk, rows=rows, events=events, actor=caller.name)
         wake_if_answered(tx, desk, rows, by=caller.name)
-    desk.store.announce()
+    desk.store.announce(job_id)
     return asked
 
 

@@ -6,12 +6,14 @@ from decimal import Decimal
 from typing import Any
 
 from controlplane.domain import job
-from controlplane.domain.commands import ForkJob, SteerJob
+from controlplane.domain.commands import ForkJob, SteerJob, Timing
 from controlplane.domain.identity import Caller
 from controlplane.domain.ids import JobId
 from controlplane.errors import InvalidRequest
 from controlplane.handlers.apply import apply_job, load, spec_of
 from controlplane.handlers.permits import require
+from controlplane.handlers.retrying import retried
+from controlplane.handlers.retuning import budget_of
 from controlplane.handlers.submit import enter
 from controlplane.ports import Desk, Transaction
 from rlm_worker.contracts import Budget, JobSpec, TraceRecord
@@ -34,6 +36,7 @@ _NOT_SHARED = frozenset(
         "stop_verified",
         "diverged",
         "parked",
+        "retuned",
         "forked",
     }
 )
@@ -51,6 +54,7 @@ class _Past:
     spent: dict[str, Any] = field(default_factory=dict)
 
 
+@retried
 def fork(
     desk: Desk, job_id: str, *, at: int | None, steer: str, budget: Budget | None, caller: Caller
 ) -> str:
@@ -60,8 +64,8 @@ def fork(
         require(tx, caller, "job.fork", tenant_id=rows[0].state.tenant_id)
         source = spec_of(tx, rows[0].state.job_id)
         past = _past(tx, job_id, at)
-        spec = _spec(desk, source, past, budget=budget)
-        row = enter(tx, desk, spec)
+        spec = _spec(desk, source, past, budget=budget or budget_of(tx, rows[0], source))
+        row = enter(tx, desk, spec, timing=Timing(priority=rows[0].state.priority))
         events, head = _copy(tx, spec.job_id, source_id=job_id, past=past)
         tx.jobs.save(replace(row, trace_events=events, trace_head=head))
         if steer:
@@ -72,18 +76,18 @@ def fork(
         rows = load(tx, job_id, scope=caller.scope)
         linked = ForkJob(fork_job_id=JobId(spec.job_id), at=past.at, by=caller.name)
         apply_job(tx, desk, rows=rows, events=job.decide(rows[0].state, linked), actor=caller.name)
-    desk.store.announce()
+    desk.store.announce(spec.job_id)
     return spec.job_id
 
 
-def _spec(desk: Desk, source: JobSpec, past: _Past, *, budget: Budget | None) -> JobSpec:
+def _spec(desk: Desk, source: JobSpec, past: _Past, *, budget: Budget) -> JobSpec:
     seed = source.fork.seed_job_id if source.fork else source.job_id
     return source.model_copy(
         update={
             "job_id": desk.new_id("job"),
             "task_id": desk.new_id("task"),
             "step_id": desk.new_id("step"),
-            "budget": budget or source.budget,
+            "budget": budget,
             "fork": ForkPoint(job_id=source.job_id, at=past.at, seed_job_id=seed),
         }
     )

@@ -30,7 +30,7 @@ def import_job(
             raise InvalidRequest(
                 f"task {spec.task_id} of job {spec.job_id} is here already, and this job is not: it cannot be added to it"
             )
-        row = enter(tx, desk, spec, is_ready=False)
+        row = enter(tx, desk, spec)
         events, head = _append(tx, spec.job_id, records)
         if (events, head) != (result.trace_ref.events, result.trace_ref.head):
             raise InvalidRequest(f"the result of job {spec.job_id} does not stand at the end of its trace")

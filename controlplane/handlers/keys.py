@@ -9,7 +9,8 @@ from contextlib import suppress
 from controlplane.domain.identity import EVERY_TENANT, ROLES, Caller, Role, Scope
 from controlplane.errors import InvalidRequest, NotFound, Unavailable
 from controlplane.handlers.permits import require
-from controlplane.ports import Desk, KeyRow
+from controlplane.ports import Desk
+from controlplane.ports_access import KeyRow
 
 _PREFIX = "cst"
 #: Longer than any key: what is longer is not looked up.

@@ -9,12 +9,26 @@ from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers import asking
 from controlplane.handlers.apply import load, spec_of, usage_of
 from controlplane.handlers.permits import require
-from controlplane.ports import Desk, JobRow, ReceiptRow, Transaction
-from controlplane.views import JobView, LeaseView, QuestionView, ReceiptView, StopView, TaskView
+from controlplane.handlers.retuning import budget_of
+from controlplane.handlers.turns import Turns
+from controlplane.ports import Desk, JobFilter, JobRow, ReceiptRow, Transaction
+from controlplane.views import (
+    JobView,
+    LeaseView,
+    QuestionView,
+    ReceiptView,
+    StopView,
+    TaskView,
+    WaitReason,
+)
 from rlm_worker.contracts import JobResult, TraceRecord
-from rlm_worker.contracts.limits import ParkReason
 
-_PARKED: dict[ParkReason, str] = {"rate_limited": "a rate limit to pass", "asked": "an answer"}
+_PARKED: dict[WaitReason, str] = {
+    "rate_limited": "a rate limit to pass",
+    "asked": "an answer",
+    "scheduled": "its time to come",
+    "budget": "a higher limit",
+}
 
 
 def resolve(desk: Desk, name: str, *, caller: Caller) -> str:
@@ -32,7 +46,13 @@ def job(desk: Desk, job_id: str, *, caller: Caller) -> JobView:
     with desk.store.read() as tx:
         row, _ = load(tx, job_id, scope=caller.scope)
         require(tx, caller, "job.read", tenant_id=row.state.tenant_id)
-        return replace(_job_view(tx, row), forks=_forks(tx, row))
+        view = replace(job_view(tx, row, Turns(tx, desk.rules)), forks=_forks(tx, row))
+    side = desk.side.of(job_id)
+    if side is None or view.is_terminal:
+        return view
+    # The database is held up; the worker has the order.
+    waiting = StopView(order=side.order, requested_at=_at(side.at_ms), by=side.by)
+    return replace(view, desired=side.order, stop=view.stop or waiting)
 
 
 def _forks(tx: Transaction, row: JobRow) -> tuple[str, ...]:
@@ -64,8 +84,12 @@ def jobs(
     """Newest first; `before` is the last job of the page before."""
     with desk.store.read() as tx:
         require(tx, caller, "job.read", tenant_id=caller.scope.tenant_id or "")
-        found = tx.jobs.latest(scope=caller.scope, limit=limit, state=state, before=before)
-        return [_job_view(tx, row) for row in found]
+        mark = None if before is None else tx.jobs.get(before, scope=caller.scope)
+        after = None if mark is None else (mark.created_ms, mark.state.job_id)
+        wanted = JobFilter(states=frozenset() if state is None else frozenset({state}))
+        found, _ = tx.jobs.search(wanted, scope=caller.scope, limit=limit, after=after)
+        turns = Turns(tx, desk.rules)
+        return [job_view(tx, row, turns) for row in found]
 
 
 def trace(desk: Desk, job_id: str, *, caller: Caller, after: int, limit: int) -> list[TraceRecord]:
@@ -111,7 +135,7 @@ def _receipt_view(task_id: str, row: ReceiptRow) -> ReceiptView:
     )
 
 
-def _job_view(tx: Transaction, row: JobRow) -> JobView:
+def job_view(tx: Transaction, row: JobRow, turns: Turns) -> JobView:
     lease = tx.leases.get(row.state.job_id)
     result = JobResult.model_validate_json(row.result) if row.result else None
     under_way_ms = min(tx.now_ms, lease.until_ms) - lease.granted_ms if lease else 0
@@ -141,17 +165,21 @@ def _job_view(tx: Transaction, row: JobRow) -> JobView:
         stop=None if row.state.stop is None else _stop_view(row.state.stop),
         result=result,
         receipt_id=row.receipt_id,
-        waiting_for=_waiting_for(row),
+        waiting_for=_waiting_for(row, turns),
         not_before=_not_before(row.state.parked),
+        budget=budget_of(tx, row) if row.state.budget_version else None,
+        budget_version=row.state.budget_version,
         parked_for=None if row.state.parked is None else row.state.parked.reason,
+        priority=row.state.priority,
+        deadline=None if row.state.deadline_ms is None else _at(row.state.deadline_ms),
     )
 
 
-def _waiting_for(row: JobRow) -> str:
+def _waiting_for(row: JobRow, turns: Turns) -> str:
     parked = row.state.parked
     if parked is not None:
         return _PARKED[parked.reason] + (f": {parked.detail}" if parked.detail else "")
-    return row.refusal if row.state.is_ready else ""
+    return turns.waited_for(row) if row.state.is_ready else ""
 
 
 def _not_before(parked: Parked | None) -> datetime | None:
@@ -162,6 +190,8 @@ def _stop_view(stop: Stop) -> StopView:
     return StopView(
         order=stop.order,
         requested_at=_at(stop.requested_ms),
+        by=stop.by,
+        delivered_at=None if stop.delivered_ms is None else _at(stop.delivered_ms),
         observed_at=None if stop.observed_ms is None else _at(stop.observed_ms),
         verified_at=None if stop.verified_ms is None else _at(stop.verified_ms),
         survivors=stop.survivors,

@@ -26,6 +26,7 @@ from rlm_worker.contracts.gateway import (
     RecordRequest,
     RenewAnswer,
     RenewRequest,
+    Retune,
     SettleAnswer,
     SettleRequest,
     Steer,
@@ -129,6 +130,7 @@ SPEC = JobSpec(
     sub_model="embedded:qwen",
     labels={"team": "audit"},
     fork=ForkPoint(job_id="job-0", at=4, seed_job_id="job-0"),
+    on_limit="ask",
 )
 
 RESULT = JobResult(
@@ -274,7 +276,14 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         reason="did_not_fit",
     ),
     t.SteerObserved(iteration=2, steer_id=4, text="only 2024"),
-    t.StopObserved(order="kill", detail="enough"),
+    t.StopObserved(order="kill", detail="enough", waited_ms=4),
+    limits.Retuned(
+        node="child.3",
+        version=2,
+        budget=Budget(max_subcalls=400, max_tokens=90_000),
+        by="ada",
+        reason="the answer is near",
+    ),
     t.StopVerified(kill_ms=18, survivors=(12,)),
     keeping.Diverged(iteration=2, expected=A, got=B, detail="stdout differs"),
     t.ArtifactsCollected(
@@ -323,6 +332,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         not_before=datetime(2026, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC),
     ),
 )
+RETUNE = Retune(version=2, budget=Budget(max_subcalls=400), by="ada", reason="the answer is near")
 RECORDS = (
     t.link(EVENTS[0], seq=0, at_ms=1_700_000_000_000, prev=t.GENESIS),
     t.link(
@@ -349,11 +359,16 @@ OTHERS: dict[str, Contract] = {
         trace_head=RECORDS[1].hash,
         spent_wall_time_ms=900,
         answers=(PersonAnswer(question=7, value={"year": 2024}, by="ada", answered_ms=1_700_000_000_000),),
+        retune=RETUNE,
     ),
     "gateway.not_claimed": NotClaimed(reason="leased", detail="fence 2"),
-    "gateway.renew_request": RenewRequest(job_id="job-1", fence=3, steer_seen=1),
+    "gateway.renew_request": RenewRequest(job_id="job-1", fence=3, steer_seen=1, budget_seen=1),
     "gateway.renew_answer": RenewAnswer(
-        desired="stop", reason="enough", steers=(Steer(steer_id=2, text="hurry"),), ttl_ms=15_000
+        desired="stop",
+        reason="enough",
+        steers=(Steer(steer_id=2, text="hurry"),),
+        ttl_ms=15_000,
+        retune=RETUNE,
     ),
     "gateway.record_request": RecordRequest(job_id="job-1", fence=3, records=RECORDS),
     "gateway.record_answer": RecordAnswer(events=2, head=RECORDS[1].hash),
@@ -370,7 +385,7 @@ OTHERS: dict[str, Contract] = {
     "gateway.read_trace_request": ReadTraceRequest(job_id="job-1", fence=3, after=10, limit=100),
     "gateway.read_trace_answer": ReadTraceAnswer(records=RECORDS, more=True),
     "gateway.await_orders_request": AwaitOrdersRequest(
-        job_id="job-1", fence=3, seen="pause", steer_seen=1, timeout_ms=500
+        job_id="job-1", fence=3, seen="pause", steer_seen=1, budget_seen=1, timeout_ms=500
     ),
 }
 REMOTE: dict[str, Contract] = {

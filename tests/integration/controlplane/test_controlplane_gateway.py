@@ -30,6 +30,8 @@ from rlm_worker.contracts.result import TraceRef
 from rlm_worker.contracts.trace import AttemptStarted, CellProposed, StopObserved, StopVerified, SubcallLost
 from tests.integration.controlplane.hands import KEY, Hands, a_request, answered, asked
 
+STORES = ("sqlite", "postgres")
+
 
 def expire(app: App, job_id: str) -> None:
     """Let the lease of a job run out."""
@@ -40,7 +42,7 @@ def expire(app: App, job_id: str) -> None:
 
 
 def execute(app: App, statement: sa.Executable) -> None:
-    with app.store._full.begin() as connection:
+    with app.store.database.writer.begin() as connection:
         connection.execute(statement)
 
 
@@ -93,8 +95,8 @@ def test_folding_all_events_gives_the_job_and_the_newest_checkpoint(app, hands):
     assert task is not None
     assert kept is not None
     assert replayed(events, view.job_id) == row.state
-    assert kept[0] == events[-1].seq
-    assert kept[1]["status"] == task.state.status == "completed"
+    assert kept.seq == events[-1].seq
+    assert kept.state["status"] == task.state.status == "completed"
 
 
 def test_a_job_is_claimed_once(app, hands):

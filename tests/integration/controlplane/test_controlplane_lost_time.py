@@ -24,7 +24,7 @@ def gone_worker() -> str:
 
 def back_then(app: App, *, renewed: int, recorded: int, until: int) -> None:
     """Move the only lease far into the past; the times are milliseconds after it was granted."""
-    with app.store._full.begin() as connection:
+    with app.store.database.writer.begin() as connection:
         connection.execute(
             sa.update(schema.lease).values(
                 granted_ms=GRANTED, renewed_ms=GRANTED + renewed, until_ms=GRANTED + until

@@ -13,7 +13,7 @@ from controlplane.errors import Unavailable
 
 def test_the_migrated_database_is_the_schema(tmp_path):
     store = SqlStore(tmp_path / "custody.db")
-    with store._reader.connect() as connection:
+    with store.database.reader.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         assert schema_access.metadata is schema.metadata
         assert compare_metadata(context, schema.metadata) == []
@@ -29,7 +29,7 @@ def test_the_newest_revision_is_the_one_the_code_expects():
 
 def test_a_database_of_a_newer_release_is_refused(tmp_path):
     store = SqlStore(tmp_path / "custody.db")
-    with store._full.begin() as connection:
+    with store.database.writer.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
     store.close()
 
@@ -40,7 +40,7 @@ def test_a_database_of_a_newer_release_is_refused(tmp_path):
 def test_stop_orders_and_receipts_are_written_through_to_the_disk(tmp_path):
     store = SqlStore(tmp_path / "custody.db")
     levels = []
-    for engine in (store._full, store._normal):
+    for engine in (store.database._full, store.database.writer):
         with engine.connect() as connection:
             levels.append(connection.exec_driver_sql("PRAGMA synchronous").scalar())
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"

@@ -6,6 +6,10 @@ from alembic import op
 revision = "0004"
 down_revision = "0003"
 
+_LANE = sa.String(length=1000).with_variant(sa.String(length=1000, collation="C"), "postgresql")
+#: Counts itself. SQLite does that for its own kind of integer only.
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
     _jobs_and_workers()
@@ -28,18 +32,46 @@ def _jobs_and_workers() -> None:
     op.add_column("job", sa.Column("deadline_ms", sa.BigInteger(), nullable=True))
     op.add_column("job", sa.Column("model", sa.String(length=200), server_default="", nullable=False))
     op.add_column("job", sa.Column("sub_model", sa.String(length=200), server_default="", nullable=False))
+    op.add_column("job", sa.Column("traceparent", sa.String(length=60), server_default="", nullable=False))
+    op.add_column("job", sa.Column("lane", _LANE, nullable=True))
+    _index_where("job_ready", ["lane", "created_ms", "job_id"], is_set="lane")
+    _index_where("job_by_wait", ["state", "not_before_ms"], is_set="not_before_ms")
+    _index_where("job_by_deadline", ["state", "deadline_ms"], is_set="deadline_ms")
+    # The row of a job is its outbox now.
+    op.drop_table("outbox")
+    # What waits to be sent counts as sent long ago: it is put back, and into its lane, when it seems lost.
+    op.execute("UPDATE job SET dispatched_ms = 1 WHERE state = 'queued' AND dispatched_ms = 0")
+    op.add_column("job", sa.Column("tools", sa.Text(), server_default="", nullable=False))
+    op.add_column("job", sa.Column("budget_version", sa.BigInteger(), server_default="0", nullable=False))
+    op.add_column("job", sa.Column("progress_ms", sa.BigInteger(), nullable=True))
     op.create_index("job_by_age", "job", ["created_ms", "job_id"], unique=False)
     op.create_index("job_of_tenant", "job", ["tenant_id", "created_ms", "job_id"], unique=False)
     op.create_index(
         "job_of_tenant_in_state", "job", ["tenant_id", "state", "created_ms", "job_id"], unique=False
     )
+    op.add_column(
+        "checkpoint", sa.Column("is_terminal", sa.Boolean(), server_default=sa.false(), nullable=False)
+    )
     op.add_column("worker", sa.Column("host", sa.String(length=200), server_default="", nullable=False))
     op.add_column("worker", sa.Column("slots", sa.BigInteger(), server_default="0", nullable=False))
     op.add_column("worker", sa.Column("image", sa.String(length=200), server_default="", nullable=False))
     op.add_column("worker", sa.Column("facts", sa.Text(), server_default="{}", nullable=False))
-    op.add_column(
-        "worker", sa.Column("is_draining", sa.Boolean(), server_default=sa.text("0"), nullable=False)
+    op.add_column("worker", sa.Column("is_draining", sa.Boolean(), server_default=sa.false(), nullable=False))
+
+    op.add_column("worker", sa.Column("gone_ms", sa.BigInteger(), nullable=True))
+    op.create_table(
+        "duty",
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("holder", sa.String(length=400), nullable=False),
+        sa.Column("until_ms", sa.BigInteger(), nullable=False),
+        sa.Column("fence", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
     )
+
+
+def _index_where(name: str, columns: list[str], *, is_set: str) -> None:
+    where = sa.text(f"{is_set} IS NOT NULL")
+    op.create_index(name, "job", columns, unique=False, sqlite_where=where, postgresql_where=where)
 
 
 def _control() -> None:
@@ -55,7 +87,7 @@ def _control() -> None:
     )
     op.create_table(
         "control_order",
-        sa.Column("order_id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("order_id", _NUMBER, autoincrement=True, nullable=False),
         sa.Column("scope_kind", sa.String(length=20), nullable=False),
         sa.Column("scope_id", sa.String(length=200), nullable=False),
         sa.Column("tenant_id", sa.String(length=200), nullable=False),
@@ -86,6 +118,13 @@ def _control() -> None:
     )
     op.create_index("finding_by_job", "finding", ["job_id", "kind"], unique=False)
     op.create_index("finding_of_tenant", "finding", ["tenant_id", "at_ms"], unique=False)
+    op.create_index("finding_open", "finding", ["resolved_ms", "kind"], unique=False)
+    op.create_table(
+        "side_order",
+        sa.Column("mark", sa.String(length=64), nullable=False),
+        sa.Column("at_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("mark"),
+    )
 
 
 def _people() -> None:
@@ -108,7 +147,7 @@ def _people() -> None:
     op.create_index("api_key_of_tenant", "api_key", ["tenant_id", "created_ms"], unique=False)
     op.create_table(
         "audit",
-        sa.Column("audit_id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("audit_id", _NUMBER, autoincrement=True, nullable=False),
         sa.Column("tenant_id", sa.String(length=200), nullable=False),
         sa.Column("principal", sa.String(length=200), nullable=False),
         sa.Column("action", sa.String(length=60), nullable=False),
@@ -139,7 +178,7 @@ def _people() -> None:
         "tenant",
         sa.Column("tenant_id", sa.String(length=200), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("is_suspended", sa.Boolean(), server_default=sa.text("0"), nullable=False),
+        sa.Column("is_suspended", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.Column("max_jobs", sa.BigInteger(), nullable=True),
         sa.Column("weight", sa.BigInteger(), server_default="1", nullable=False),
         sa.Column("created_ms", sa.BigInteger(), nullable=False),
