@@ -40,8 +40,6 @@ class Settings(ModelChoices, EngineSettings, ControlSettings):
     resend_seconds: float = 5.0
     #: Time a stopping process gives its jobs to let go.
     drain_seconds: float = 10.0
-    #: Most bytes of one request to the gateway, as it is after unpacking.
-    request_bytes: int = 64 << 20
     #: What a stopping process does with its jobs: hand_back lets others go on at once, finish waits drain_seconds for them.
     drain: str = "hand_back"
     #: Name of the image or release that a worker runs; kill switches look for it.
@@ -52,6 +50,8 @@ class Settings(ModelChoices, EngineSettings, ControlSettings):
     redis_namespace: str = "custody"
     #: Jobs at work at once that ask a model of this name: "openai:*=8, anthropic:claude-opus=2".
     model_limits: str = ""
+    #: Most bytes of one request to the gateway, as it is after unpacking.
+    request_bytes: int = 64 << 20
     model: str | None = None
     sub_model: str | None = None
     #: Longest time of one cell.
@@ -60,6 +60,30 @@ class Settings(ModelChoices, EngineSettings, ControlSettings):
     sandbox: str = "namespaces"
     #: What cells may say: open or strict.
     language: str | None = None
+    #: Models by their address, separated by spaces, that callers of the API may name.
+    api_models: str | None = None
+    #: Bytes of one request's body; a piece of an upload may have more.
+    max_body_bytes: int = 4 * 1024 * 1024
+    max_piece_bytes: int = 64 * 1024 * 1024
+    #: Bytes that a tenant may bring in.
+    upload_quota_bytes: int = 50 * 1024 * 1024 * 1024
+    #: Threads that answer requests, and requests that may wait for one.
+    api_threads: int = 16
+    api_waiting: int = 64
+    #: Requests of one caller in a second, over time and all at once.
+    api_rate: float = 50.0
+    api_burst: float = 200.0
+    #: Who issues tokens, for whom, and where its keys are (a URL or a file): without an issuer, keys of the API alone.
+    oidc_issuer: str | None = None
+    oidc_audience: str | None = None
+    oidc_jwks: str | None = None
+    #: Claims that name the tenant, the roles and the caller; in which tenant and roles by value, as in admins=admin,ops=operator.
+    oidc_tenant_claim: str = "tenant"
+    oidc_roles_claim: str = "roles"
+    oidc_name_claim: str = "sub"
+    oidc_roles: str | None = None
+    #: Clocks may differ by this much.
+    oidc_leeway_seconds: float = 30.0
     #: Where each value comes from: default, a file, a variable or a flag.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 

@@ -15,7 +15,7 @@ from controlplane.domain.lease import Lease
 from controlplane.domain.queueing import ModelLimit
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
-from controlplane.ports_access import Keys
+from controlplane.ports_access import AccessRows
 from controlplane.ports_control import ControlRows, SideOrders, StuckRules
 from controlplane.ports_queue import Backlog, Duties, Workers
 from controlplane.ports_remote import Remote
@@ -38,9 +38,6 @@ class JobRow:
     updated_ms: int
     #: When the trace last grew; 0 before that.
     recorded_ms: int = 0
-    #: Who writes the cells (empty: no model), and who answers predict().
-    model: str = ""
-    sub_model: str = ""
     #: Names of the tools that it may use, separated by spaces.
     tools: str = ""
     #: Time without a record after which it counts as stuck; None: what the settings say.
@@ -227,6 +224,10 @@ class Traces(Protocol):
         """The newest event of a kind."""
         ...
 
+    def end(self, job_id: str) -> tuple[int, str]:
+        """How many events there are, and the hash of the last."""
+        ...
+
     def of_kind(self, job_id: str, *, kind: str) -> list[TraceRecord]:
         """Every event of a kind that is rare."""
         ...
@@ -303,7 +304,7 @@ class Answers(Protocol):
     def of(self, job_id: str) -> tuple[PersonAnswer, ...]: ...
 
 
-class Transaction(ControlRows, Protocol):
+class Transaction(AccessRows, ControlRows, Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
     #: The database's clock, read once.
@@ -316,12 +317,11 @@ class Transaction(ControlRows, Protocol):
     budgets: Budgets
     steers: Steers
     answers: Answers
-    keys: Keys
-    remote: Remote
     backlog: Backlog
     workers: Workers
     duties: Duties
     archive: Archive
+    remote: Remote
 
 
 class Watch(Protocol):

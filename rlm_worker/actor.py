@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import sandbox
+from rlm_worker import deadman
 from rlm_worker.contracts.gateway import (
     Claimed,
     ClaimRequest,
@@ -76,7 +77,7 @@ class Runner:
             claimed_at=claimed_at,
             budget_seen=0 if claimed.retune is None else claimed.retune.version,
             margin_seconds=self._parts.settings.lease_margin_seconds,
-            listeners=Listeners(ordered=hear, lost=lose),
+            listeners=Listeners(ordered=hear, lost=lose, trusted=partial(deadman.PROCESS.trust, id(orders))),
         )
         heartbeat.start()
         ground: Ground | None = None

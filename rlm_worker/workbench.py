@@ -62,7 +62,8 @@ class Workbench:
         self.sessions: set[sandbox.Session] = set()
         #: Sandboxes that cut pages out of documents at once.
         self.cutting = asyncio.Semaphore(_CUTTING_AT_ONCE)
-        self._is_killed = False
+        #: No sandbox lives any more, or is born.
+        self.is_killed = False
         self._children: dict[int, asyncio.Semaphore] = {}
 
     def model(self, name: str) -> Model:
@@ -101,24 +102,24 @@ class Workbench:
         self._refuse_birth()
         session = await self.open_session(policy)
         self.sessions.add(session)
-        if self._is_killed:
+        if self.is_killed:
             await session.kill()
         self._refuse_birth()
         return session
 
     def _refuse_birth(self) -> None:
-        if self._is_killed:
+        if self.is_killed:
             raise LostAuthority("the job is being ended: no sandbox is opened for it any more")
 
     def kill_now(self) -> None:
         """Kill every sandbox of the tree at once, from any thread, without waiting: for when the loop may be stuck."""
-        self._is_killed = True
+        self.is_killed = True
         for session in tuple(self.sessions):
             session.kill_now()
 
     async def kill_sessions(self) -> tuple[int, ...]:
         """End every sandbox of the tree; returns what survived, which must be nothing."""
-        self._is_killed = True
+        self.is_killed = True
         reports = await asyncio.gather(*(session.kill() for session in list(self.sessions)))
         self.sessions.clear()
         return tuple(pid for report in reports for pid in report.survivors)

@@ -85,11 +85,17 @@ repeated = sa.Table(
     sa.Column("principal", _ID, primary_key=True),
     sa.Column("key", _ID, primary_key=True),
     sa.Column("request_digest", _HASH, nullable=False),
-    #: NULL while the first request is under way.
+    #: Who carries it out; who took it over from another has another mark, and the other can finish nothing.
+    sa.Column("owner", sa.String(64), nullable=False),
+    #: Set in the transaction that does what was asked for.
+    sa.Column("is_done", sa.Boolean, nullable=False, server_default=sa.false()),
+    #: NULL until the answer is kept.
     sa.Column("status", sa.Integer),
     sa.Column("body", sa.Text, nullable=False, server_default=""),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
 )
+
+sa.Index("repeated_by_age", repeated.c.at_ms)
 
 #: Files on their way in, piece by piece.
 upload = sa.Table(
@@ -104,7 +110,8 @@ upload = sa.Table(
     sa.Column("at_ms", sa.BigInteger, nullable=False),
     sa.Column("done_ms", sa.BigInteger),
 )
-sa.Index("upload_of_tenant", upload.c.tenant_id, upload.c.at_ms)
+sa.Index("upload_of_tenant", upload.c.tenant_id, upload.c.content_digest)
+sa.Index("upload_by_age", upload.c.done_ms, upload.c.at_ms)
 
 #: Who may refer to a blob or to a piece of staged evidence: content is shared, the right to name it is not.
 owned = sa.Table(

@@ -6,7 +6,7 @@ from typing import Any, cast
 import sqlalchemy as sa
 
 from controlplane.adapters import schema_access
-from controlplane.domain.identity import Role
+from controlplane.domain.identity import Role, Scope
 from controlplane.ports_access import KeyRow
 
 _KEY = schema_access.api_key
@@ -24,6 +24,18 @@ class SqlKeys:
     def get(self, key_id: str) -> KeyRow | None:
         found = self._connection.execute(sa.select(_KEY).where(_KEY.c.key_id == key_id)).mappings().first()
         return None if found is None else _to_row(found)
+
+    def page(self, *, scope: Scope, after: str, limit: int) -> list[KeyRow]:
+        query = sa.select(_KEY).where(_KEY.c.key_id > after).order_by(_KEY.c.key_id).limit(limit)
+        if scope.tenant_id is not None:
+            query = query.where(_KEY.c.tenant_id == scope.tenant_id)
+        return [_to_row(found) for found in self._connection.execute(query).mappings()]
+
+    def any_valid(self) -> bool:
+        query = sa.select(_KEY).where(_KEY.c.revoked_ms.is_(None))
+        return any(
+            _to_row(found).is_valid(self._now_ms) for found in self._connection.execute(query).mappings()
+        )
 
     def revoke(self, key_id: str, *, by: str) -> None:
         self._set(key_id, revoked_ms=self._now_ms, revoked_by=by)

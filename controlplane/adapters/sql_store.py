@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from controlplane.adapters.cold import ColdStorage
 from controlplane.adapters.databases import Place, open_database, translated
 from controlplane.adapters.migrate import migrate
+from controlplane.adapters.sql_access import SqlAttempts, SqlAudits, SqlPermissions, SqlTaskList, SqlTenants
 from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlSteers
 from controlplane.adapters.sql_archive import SqlArchive
 from controlplane.adapters.sql_backlog import SqlBacklog
@@ -19,6 +20,7 @@ from controlplane.adapters.sql_jobs import SqlJobs
 from controlplane.adapters.sql_keys import SqlKeys
 from controlplane.adapters.sql_leases import SqlLeases
 from controlplane.adapters.sql_remote import SqlRemote
+from controlplane.adapters.sql_requests import SqlOwned, SqlRepeats, SqlUploads
 from controlplane.adapters.sql_traces import SqlTraces
 from controlplane.adapters.sql_workers import SqlDuties, SqlWorkers
 from controlplane.ports import (
@@ -35,7 +37,17 @@ from controlplane.ports import (
     Traces,
     Watch,
 )
-from controlplane.ports_access import Keys
+from controlplane.ports_access import (
+    Attempts,
+    Audits,
+    Keys,
+    Owned,
+    Permissions,
+    Repeats,
+    TaskList,
+    Tenants,
+    Uploads,
+)
 from controlplane.ports_control import Controls, Figures, Findings, Retunes
 from controlplane.ports_queue import Backlog, Duties, Workers
 from controlplane.ports_remote import Remote
@@ -54,6 +66,15 @@ class SqlTransaction:
         self.budgets: Budgets = SqlBudgets(connection, now_ms=now_ms, is_writing=is_writing)
         self.steers: Steers = SqlSteers(connection, now_ms=now_ms)
         self.answers: Answers = SqlAnswers(connection, now_ms=now_ms)
+        self.keys: Keys = SqlKeys(connection, now_ms=now_ms)
+        self.tenants: Tenants = SqlTenants(connection, now_ms=now_ms)
+        self.permissions: Permissions = SqlPermissions(connection, now_ms=now_ms)
+        self.audits: Audits = SqlAudits(connection, now_ms=now_ms)
+        self.repeats: Repeats = SqlRepeats(connection, now_ms=now_ms)
+        self.uploads: Uploads = SqlUploads(connection, now_ms=now_ms)
+        self.owned: Owned = SqlOwned(connection, now_ms=now_ms)
+        self.attempts: Attempts = SqlAttempts(connection)
+        self.task_list: TaskList = SqlTaskList(connection)
         self.backlog: Backlog = SqlBacklog(connection, now_ms=now_ms)
         self.workers: Workers = SqlWorkers(connection, now_ms=now_ms)
         self.duties: Duties = SqlDuties(connection, now_ms=now_ms)
@@ -63,7 +84,6 @@ class SqlTransaction:
         self.findings: Findings = SqlFindings(connection, now_ms=now_ms)
         self.figures: Figures = SqlFigures(connection, now_ms=now_ms)
         self.remote: Remote = SqlRemote(connection, now_ms=now_ms)
-        self.keys: Keys = SqlKeys(connection, now_ms=now_ms)
 
 
 class SqlStore:

@@ -91,6 +91,15 @@ class Caller:
     #: The key or token behind it; empty for the owner of a home.
     credential_id: str = ""
 
+    @property
+    def is_owner(self) -> bool:
+        """Whoever holds the files of a home: known by no credential, and bound by nothing that is written in it."""
+        return not self.credential_id and self.scope.tenant_id is None
+
+    def may_grant(self, capability: Capability) -> bool:
+        """Administrators give anything within their scope, others only what their roles give them."""
+        return "admin" in self.roles or self.may_by_role(capability)
+
     def may_by_role(self, capability: Capability) -> bool:
         return any(capability in ROLES[role] for role in self.roles)
 

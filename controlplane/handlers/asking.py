@@ -56,7 +56,7 @@ def open_questions(tx: Transaction, job_id: str) -> list[Question]:
 def questions(desk: Desk, job_id: str, *, caller: Caller) -> list[Question]:
     with desk.store.read() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.read", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.read", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         return open_questions(tx, job_id)
 
 
@@ -65,7 +65,7 @@ def answer(desk: Desk, job_id: str, *, question: int | None, value: JsonValue, c
     """Keep an answer that fits and let the job go on; a question that is over, or answered, is refused."""
     with desk.store.write() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.answer", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.answer", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         asked = _chosen(tx, job_id, question)
         error = next(checker(asked.schema).iter_errors(value), None)
         if error is not None:

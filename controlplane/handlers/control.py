@@ -21,14 +21,14 @@ def stop(desk: Desk, job_id: str, *, order: Order, caller: Caller, reason: str) 
     """
     with desk.store.read() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.stop", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.stop", tenant_id=rows[0].state.tenant_id, job_id=job_id)
     if rows[0].state.is_terminal:
         return False
     side = desk.side.put(order=order, by=caller.name, reason=reason, jobs=[job_id])
     desk.store.announce(job_id)
     try:
         with desk.store.write() as tx:
-            require(tx, caller, "job.stop", tenant_id=rows[0].state.tenant_id)
+            require(tx, caller, "job.stop", tenant_id=rows[0].state.tenant_id, job_id=job_id)
             if side is not None:
                 is_given = orders.enter_one(tx, desk, side)
             else:
@@ -52,7 +52,7 @@ def steer(desk: Desk, job_id: str, *, text: str, caller: Caller) -> int:
         raise InvalidRequest(f"a steer is 1 to {_MAX_STEER} characters of text, this one has {len(text)}")
     with desk.store.write() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.steer", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.steer", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         steer_id = tx.steers.add(job_id, text=text, by=caller.name)
         events = job.decide(rows[0].state, SteerJob(steer_id=steer_id, text=text, by=caller.name))
         apply_job(tx, desk, rows=rows, events=events, actor=caller.name)
@@ -65,13 +65,13 @@ def resume(desk: Desk, job_id: str, *, caller: Caller) -> None:
     """Make a job ready again: one that is held, or whose worker is gone. A job that is on its way stays so."""
     with desk.store.read() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.submit", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.submit", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         lease = tx.leases.get(job_id)
     if lease is not None and desk.is_gone(lease.worker_id):
         leases.lose(desk, lease, reason="its worker process is gone", by=caller.name)
     with desk.store.write() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.submit", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.submit", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         events = job.decide(rows[0].state, ResumeJob(by=caller.name))
         row, _ = apply_job(tx, desk, rows=rows, events=events, actor=caller.name)
         if not events and row.state.is_ready:

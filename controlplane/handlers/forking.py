@@ -61,10 +61,11 @@ def fork(
     """Enter a job that shares the first `at` iterations (all finished ones when None); return its id."""
     with desk.store.write() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.fork", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.fork", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         source = spec_of(tx, rows[0].state.job_id)
         past = _past(tx, job_id, at)
         spec = _spec(desk, source, past, budget=budget or budget_of(tx, rows[0], source))
+        require(tx, caller, "job.fork", tenant_id=spec.tenant_id, spec=spec)
         row = enter(tx, desk, spec, timing=Timing(priority=rows[0].state.priority))
         events, head = _copy(tx, spec.job_id, source_id=job_id, past=past)
         tx.jobs.save(replace(row, trace_events=events, trace_head=head))

@@ -8,9 +8,10 @@ from contextlib import suppress
 
 from controlplane.domain.identity import EVERY_TENANT, ROLES, Caller, Role, Scope
 from controlplane.errors import InvalidRequest, NotFound, Unavailable
+from controlplane.handlers.audits import enter
 from controlplane.handlers.permits import require
-from controlplane.ports import Desk
-from controlplane.ports_access import KeyRow
+from controlplane.ports import Desk, Transaction
+from controlplane.ports_access import KeyRow, TenantRow
 
 _PREFIX = "cst"
 #: Longer than any key: what is longer is not looked up.
@@ -38,6 +39,7 @@ def issue(
     key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
     with desk.store.write() as tx:
         require(tx, caller, "key.manage", tenant_id=tenant_id)
+        _check(tx, caller, given, tenant_id=tenant_id, expires_ms=expires_ms)
         row = KeyRow(
             key_id=key_id,
             tenant_id=tenant_id,
@@ -50,7 +52,29 @@ def issue(
             expires_ms=expires_ms,
         )
         tx.keys.add(row)
+        said = f"to {principal} as {', '.join(sorted(given))}"
+        enter(tx, caller, "key.issue", target=key_id, tenant_id=tenant_id, reason=said)
     return row, f"{_PREFIX}_{key_id}_{secret}"
+
+
+def _check(
+    tx: Transaction, caller: Caller, roles: frozenset[Role], *, tenant_id: str, expires_ms: int | None
+) -> None:
+    """Nobody makes a key that can do more than its maker; a tenant that is named for the first time is entered."""
+    if expires_ms is not None and expires_ms <= tx.now_ms and not caller.is_owner:
+        raise InvalidRequest("the key would end before it begins: name a later time")
+    beyond = [role for role in sorted(roles) if not all(map(caller.may_grant, ROLES[role]))]
+    if beyond:
+        raise InvalidRequest(f"{caller.name} cannot give {', '.join(beyond)}, which can do more than itself")
+    if tenant_id and tx.tenants.get(tenant_id) is None:
+        tx.tenants.put(TenantRow(tenant_id=tenant_id, name=tenant_id))
+
+
+def page(desk: Desk, *, caller: Caller, after: str, limit: int) -> list[KeyRow]:
+    """Keys by their ids; no secret is among it."""
+    with desk.store.read() as tx:
+        require(tx, caller, "key.manage", tenant_id=caller.scope.tenant_id or "")
+        return tx.keys.page(scope=caller.scope, after=after, limit=limit)
 
 
 def verify(desk: Desk, token: str) -> Caller | None:
@@ -86,6 +110,7 @@ def revoke(desk: Desk, key_id: str, *, caller: Caller) -> KeyRow:
         require(tx, caller, "key.manage", tenant_id=row.tenant_id)
         if row.revoked_ms is None:
             tx.keys.revoke(key_id, by=caller.name)
+            enter(tx, caller, "key.revoke", target=key_id, tenant_id=row.tenant_id)
         revoked = tx.keys.get(key_id)
     assert revoked is not None
     return revoked

@@ -70,7 +70,7 @@ def unpark(desk: Desk, job_id: str, *, caller: Caller) -> bool:
     """Make a parked job ready because somebody wants it; False when it is not parked any more."""
     with desk.store.write() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.submit", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.submit", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         is_parked = _wake(tx, desk, rows, by=caller.name)
     desk.store.announce(job_id)
     return is_parked

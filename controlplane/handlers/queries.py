@@ -11,7 +11,7 @@ from controlplane.handlers.apply import load, spec_of, usage_of
 from controlplane.handlers.permits import require
 from controlplane.handlers.retuning import budget_of
 from controlplane.handlers.turns import Turns
-from controlplane.ports import Desk, JobFilter, JobRow, ReceiptRow, Transaction
+from controlplane.ports import Desk, JobFilter, JobRow, ReceiptRow, TaskRow, Transaction
 from controlplane.views import (
     JobView,
     LeaseView,
@@ -45,7 +45,7 @@ def resolve(desk: Desk, name: str, *, caller: Caller) -> str:
 def job(desk: Desk, job_id: str, *, caller: Caller) -> JobView:
     with desk.store.read() as tx:
         row, _ = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.read", tenant_id=row.state.tenant_id)
+        require(tx, caller, "job.read", tenant_id=row.state.tenant_id, job_id=job_id)
         view = replace(job_view(tx, row, Turns(tx, desk.rules)), forks=_forks(tx, row))
     side = desk.side.of(job_id)
     if side is None or view.is_terminal:
@@ -96,8 +96,19 @@ def trace(desk: Desk, job_id: str, *, caller: Caller, after: int, limit: int) ->
     """Records from number `after` on."""
     with desk.store.read() as tx:
         row, _ = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "trace.read", tenant_id=row.state.tenant_id)
+        require(tx, caller, "trace.read", tenant_id=row.state.tenant_id, job_id=job_id)
         return tx.traces.read(job_id, after=after, limit=limit)
+
+
+def tasks(
+    desk: Desk, *, caller: Caller, limit: int, before: tuple[int, str] | None
+) -> list[tuple[int, TaskView]]:
+    """Newest first, without jobs and receipts; each with the millisecond it was made in, for the next page."""
+    with desk.store.read() as tx:
+        require(tx, caller, "job.read", tenant_id=caller.scope.tenant_id or "")
+        found = tx.task_list.page(scope=caller.scope, before=before, limit=limit)
+        rows = [(created_ms, tx.tasks.get(task_id, scope=caller.scope)) for created_ms, task_id in found]
+        return [(created_ms, _task_view(row)) for created_ms, row in rows if row is not None]
 
 
 def task(desk: Desk, task_id: str, *, caller: Caller) -> TaskView:
@@ -106,17 +117,23 @@ def task(desk: Desk, task_id: str, *, caller: Caller) -> TaskView:
         if row is None:
             raise NotFound(f"there is no task {task_id!r}: `custody jobs` names the task of each job")
         require(tx, caller, "job.read", tenant_id=row.state.tenant_id)
-        return TaskView(
-            task_id=task_id,
-            tenant_id=row.state.tenant_id,
-            goal=row.state.goal,
-            status=row.state.status,
-            version=row.version,
-            created_at=_at(row.created_ms),
-            updated_at=_at(row.updated_ms),
+        return replace(
+            _task_view(row),
             job_ids=tuple(tx.jobs.of_task(task_id)),
             receipts=tuple(_receipt_view(task_id, found) for found in tx.history.receipts(task_id)),
         )
+
+
+def _task_view(row: TaskRow) -> TaskView:
+    return TaskView(
+        task_id=row.state.task_id,
+        tenant_id=row.state.tenant_id,
+        goal=row.state.goal,
+        status=row.state.status,
+        version=row.version,
+        created_at=_at(row.created_ms),
+        updated_at=_at(row.updated_ms),
+    )
 
 
 def _at(ms: int) -> datetime:

@@ -29,7 +29,7 @@ def retune(desk: Desk, job_id: str, changes: Mapping[str, JsonValue], *, reason:
     check_reason(reason)
     with desk.store.write() as tx:
         rows = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.retune", tenant_id=rows[0].state.tenant_id)
+        require(tx, caller, "job.retune", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         spec = spec_of(tx, job_id)
         wanted = _changed(budget_of(tx, rows[0], spec), changes)
         events = job.decide(rows[0].state, RetuneJob(budget=wanted, by=caller.name, reason=reason))

@@ -45,7 +45,7 @@ def case(desk: Desk, job_id: str, *, caller: Caller) -> CaseView:
     view = queries.job(desk, job_id, caller=caller)
     with desk.store.read() as tx:
         row, task_row = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "trace.read", tenant_id=row.state.tenant_id)
+        require(tx, caller, "trace.read", tenant_id=row.state.tenant_id, job_id=job_id)
         tail = tx.traces.read(job_id, after=max(0, row.trace_events - _LOOKED_AT), limit=_LOOKED_AT)
         found = tx.history.checkpoint(row.state.task_id)
         iterations = [record.event.get("iteration") for record in tail if not record.event.get("node")]
@@ -88,7 +88,7 @@ def retry(desk: Desk, job_id: str, *, reason: str, caller: Caller) -> None:
     check_reason(reason)
     with desk.store.write() as tx:
         row, task_row = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.operate", tenant_id=row.state.tenant_id)
+        require(tx, caller, "job.operate", tenant_id=row.state.tenant_id, job_id=job_id)
         command = RetryJob(by=caller.name, reason=reason, max_attempts=desk.rules.max_attempts)
         events = job.decide(row.state, command)
         _refuse_at_limit(row)
@@ -142,7 +142,7 @@ def complete(desk: Desk, job_id: str, output: JsonObject, *, reason: str, caller
     check_reason(reason)
     with desk.store.write() as tx:
         row, task_row = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.operate", tenant_id=row.state.tenant_id)
+        require(tx, caller, "job.operate", tenant_id=row.state.tenant_id, job_id=job_id)
         spec = spec_of(tx, job_id)
         error = next(checker(spec.output_schema).iter_errors(output), None)
         if error is not None:
@@ -184,5 +184,5 @@ def chosen(desk: Desk, job_id: str, *, action: str, reason: str, caller: Caller)
     check_reason(reason)
     with desk.store.write() as tx:
         row, _ = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "job.operate", tenant_id=row.state.tenant_id)
+        require(tx, caller, "job.operate", tenant_id=row.state.tenant_id, job_id=job_id)
         _audit(tx, row, caller=caller, action=action, reason=reason)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from controlplane.domain import terms
 from controlplane.domain.identity import Caller
-from controlplane.errors import InvalidRequest
+from controlplane.errors import BadCursor, InvalidRequest
 from controlplane.handlers.permits import require
 from controlplane.handlers.queries import job_view
 from controlplane.handlers.turns import Turns
@@ -90,9 +90,11 @@ def _cursor(key: JobKey, mark: str) -> str:
 def _key(cursor: str, mark: str) -> JobKey:
     try:
         created_ms, job_id, of = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        key = (int(created_ms), str(job_id))
-    except (ValueError, TypeError) as error:
-        raise InvalidRequest("this is no cursor: take the one that came with the page before") from error
+        is_key = isinstance(created_ms, int) and 0 <= created_ms < 2**53 and isinstance(job_id, str)
+        if not is_key or not job_id.isascii() or not job_id.isprintable():
+            raise ValueError("no key")  # noqa: TRY301 - told below
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BadCursor("this is no cursor: take the one that came with the page before") from error
     if of != mark:
-        raise InvalidRequest("this cursor belongs to another search: begin this one without a cursor")
-    return key
+        raise BadCursor("this cursor belongs to another search: begin this one without a cursor")
+    return created_ms, job_id

@@ -25,7 +25,7 @@ def verify_trace(desk: Desk, job_id: str, *, caller: Caller) -> int:
     """Check a job's whole trace and return its length; Tampered names the first event that does not hold."""
     with desk.store.read() as tx:
         row, _ = load(tx, job_id, scope=caller.scope)
-        require(tx, caller, "trace.read", tenant_id=row.state.tenant_id)
+        require(tx, caller, "trace.read", tenant_id=row.state.tenant_id, job_id=job_id)
         length, head = _check_chain(tx.traces.checked(job_id), job_id=job_id)
         if (length, head) != (row.trace_events, row.trace_head):
             raise Tampered(

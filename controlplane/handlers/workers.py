@@ -5,6 +5,7 @@ from datetime import timedelta
 from controlplane.domain.identity import Caller
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers import leases
+from controlplane.handlers.audits import enter
 from controlplane.handlers.permits import require
 from controlplane.handlers.times import at_ms
 from controlplane.ports import Desk
@@ -58,6 +59,8 @@ def drain(desk: Desk, worker_id: str, *, caller: Caller, undo: bool = False) -> 
         if tx.workers.get(worker_id) is None:
             raise NotFound(f"there is no worker {worker_id!r}: the list of workers names those that are")
         tx.workers.set_draining(worker_id, is_draining=not undo)
+        said = "worker.resume" if undo else "worker.drain"
+        enter(tx, caller, said, target=worker_id, tenant_id="")
     desk.store.announce()
 
 
