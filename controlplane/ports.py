@@ -18,7 +18,7 @@ from controlplane.domain.task import TaskState
 from controlplane.ports_access import AccessRows
 from controlplane.ports_control import ControlRows, SideOrders, StuckRules
 from controlplane.ports_queue import Backlog, Duties, Workers
-from controlplane.remote_ports import Remote
+from controlplane.ports_remote import Remote
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
 from rlm_worker.contracts.trace import GENESIS

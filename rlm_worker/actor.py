@@ -17,6 +17,7 @@ from rlm_worker.contracts.gateway import (
     GatewayRefused,
     NotClaimed,
     RenewAnswer,
+    Retune,
 )
 from rlm_worker.errors import LostAuthority
 from rlm_worker.ground import Ground
@@ -66,7 +67,7 @@ class Runner:
             _hand_over(loop, orders.lose, why)
 
         def hear(answer: RenewAnswer) -> None:
-            if answer.desired in ("stop", "kill"):
+            if answer.desired != "run":
                 enough.set()
             _hand_over(loop, partial(orders.hear, at=time.monotonic()), answer)
 
@@ -82,8 +83,11 @@ class Runner:
         ground: Ground | None = None
         try:
             if self._parts.place is not None:
-                # Under the lease: what has to come from afar may take long.
+                # Under the lease: what has to come from afar may take long. Limits may change meanwhile.
+                retunes: list[Retune] = []
+                orders.on_retune = retunes.append
                 ground = await asyncio.to_thread(self._parts.place.bring, claimed, enough)
+                claimed = claimed.model_copy(update={"retune": [claimed.retune, *retunes][-1]})
             attempts.append(Attempt(claimed, self._parts, orders, ground=ground))
             await attempts[0].run()
         finally:

@@ -50,7 +50,7 @@ from controlplane.ports_access import (
 )
 from controlplane.ports_control import Controls, Figures, Findings, Retunes
 from controlplane.ports_queue import Backlog, Duties, Workers
-from controlplane.remote_ports import Remote
+from controlplane.ports_remote import Remote
 
 
 class SqlTransaction:

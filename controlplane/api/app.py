@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from controlplane.api import (
+    gateway,
     problems,
     routes_control,
     routes_files,
@@ -26,6 +27,7 @@ from controlplane.api.bodies import Problem
 from controlplane.api.calls import Kernel
 from controlplane.api.followers import Followers
 from controlplane.api.gate import LOOPBACK, Gate
+from controlplane.api.gateway import open_gateway
 from controlplane.api.pool import Pool
 from controlplane.api.rates import Rates
 from controlplane.bootstrap import App
@@ -71,7 +73,8 @@ def create_app(app: App, *, auth: Authenticator, hosts: Iterable[str] | None = L
     api.state.kernel = kernel
     api.state.followers = Followers(app.store)
     api.state.checks = {"store": routes_health.store_check(kernel)}
-    for router in _ROUTERS:
+    api.state.gateway = open_gateway(app)
+    for router in (*_ROUTERS, gateway.router(api.state.gateway)):
         api.include_router(router)
     problems.install(api)
     api.add_middleware(
@@ -91,6 +94,7 @@ def create_app(app: App, *, auth: Authenticator, hosts: Iterable[str] | None = L
 async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
     yield
     api.state.followers.close()
+    api.state.gateway.close()
 
 
 class _Defects:

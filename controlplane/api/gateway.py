@@ -43,7 +43,7 @@ def open_gateway(app: App, *, credentials: Credentials | None = None) -> Gateway
     return GatewayService(
         app.desk,
         credentials or KeyCredentials(app.desk),
-        request_bytes=app.settings.request_bytes,
+        request_bytes=min(app.settings.request_bytes, app.settings.max_piece_bytes),
         evidence=app.evidence,
         artifacts=app.settings.artifacts,
     )

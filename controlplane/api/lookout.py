@@ -16,7 +16,8 @@ from typing import Any
 from controlplane.domain.identity import Scope
 from controlplane.errors import ControlPlaneError
 from controlplane.ports import Store, Watch
-from controlplane.remote_ports import Mark, ReadyJob
+from controlplane.ports_queue import Wake
+from controlplane.ports_remote import Mark
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ _OFFER_SECONDS = 2.0
 _AGAIN_SECONDS = 0.5
 
 #: Jobs of a scope that are ready, at most so many, without those that are named.
-Choose = Callable[[Scope, int, Sequence[tuple[str, int]]], list[ReadyJob]]
+Choose = Callable[[Scope, int, Sequence[tuple[str, int]]], list[Wake]]
 
 
 @dataclass(eq=False)
@@ -42,7 +43,7 @@ class Waiter:
     #: Done when its job was looked at for the first time.
     seen: "asyncio.Future[None]"
     #: Done when something was different later, or when there is work.
-    stirred: "asyncio.Future[list[ReadyJob]]"
+    stirred: "asyncio.Future[list[Wake]]"
     job_id: str = ""
     scope: Scope | None = None
     free: int = 0
@@ -57,7 +58,7 @@ class Waiter:
         elif mark != self.mark:
             self.tell([])
 
-    def tell(self, jobs: list[ReadyJob]) -> None:
+    def tell(self, jobs: list[Wake]) -> None:
         if not self.is_told:
             self.is_told = True
             self._settle(self.stirred, jobs)
@@ -182,9 +183,9 @@ class Lookout:
             found = self._choose(scope, sum(waiter.free for waiter in same), tuple(self._offered))
             self._share_out(found, same, now=now)
 
-    def _share_out(self, found: list[ReadyJob], waiters: list[Waiter], *, now: float) -> None:
+    def _share_out(self, found: list[Wake], waiters: list[Waiter], *, now: float) -> None:
         """One at a time and in turn: what one worker could take whole may keep all of them busy."""
-        given: dict[Waiter, list[ReadyJob]] = {waiter: [] for waiter in waiters}
+        given: dict[Waiter, list[Wake]] = {waiter: [] for waiter in waiters}
         while found:
             takers = [waiter for waiter in waiters if len(given[waiter]) < waiter.free]
             if not takers:
@@ -197,6 +198,6 @@ class Lookout:
                 waiter.tell(jobs)
 
 
-def _futures() -> "tuple[asyncio.AbstractEventLoop, asyncio.Future[None], asyncio.Future[list[ReadyJob]]]":
+def _futures() -> "tuple[asyncio.AbstractEventLoop, asyncio.Future[None], asyncio.Future[list[Wake]]]":
     loop = asyncio.get_running_loop()
     return loop, loop.create_future(), loop.create_future()

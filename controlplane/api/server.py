@@ -86,7 +86,8 @@ def serving(app: App, *, host: str = "127.0.0.1", port: int = 0, is_unsafe: bool
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named, or asyncio does not see that it is TCP, and an answer waits 40 ms for an acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -134,8 +135,9 @@ def _ending_server() -> "type[uvicorn.Server]":
             self.is_up.set()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            followers = self.config.app.state.followers  # type: ignore[union-attr]
-            followers.close()
+            state = self.config.app.state  # type: ignore[union-attr]
+            state.followers.close()
+            state.gateway.close()
             await super().shutdown(sockets)
 
     return EndingServer

@@ -21,6 +21,7 @@ from controlplane.adapters.arrivals import Arrivals
 from controlplane.adapters.evidence import EvidenceRoom
 from controlplane.adapters.lending import Lender
 from controlplane.api.lookout import Lookout
+from controlplane.api.offers import offers
 from controlplane.api.wire import Refused
 from controlplane.domain.identity import Caller
 from controlplane.errors import NotFound
@@ -111,7 +112,7 @@ class GatewayService:
         self.desk = desk
         self.request_bytes = request_bytes
         self.lookout = Lookout(
-            desk.store, lambda scope, limit, but: remote.ready(desk, scope=scope, limit=limit, but=but)
+            desk.store, lambda scope, limit, but: offers(desk, scope, limit, but), beside=desk.side.of
         )
         self._local = LocalGateway(desk)
         self._credentials = credentials

@@ -1,15 +1,11 @@
 """Workers of other machines: who is let in, which work they are offered, and that nobody writes under another one's lease."""
 
-import json
-from collections.abc import Iterable
-
-from controlplane.domain.identity import EVERY_TENANT, Caller, Scope
+from controlplane.domain.identity import EVERY_TENANT, Caller
 from controlplane.domain.lease import guard
 from controlplane.errors import Denied, FenceStale, NotFound
-from controlplane.handlers import leases
+from controlplane.handlers import leases, workers
 from controlplane.handlers.apply import load, spec_of
 from controlplane.ports import Desk
-from controlplane.remote_ports import ReadyJob, WorkerFacts
 from rlm_worker.contracts import JobSpec
 from rlm_worker.contracts.base import PROTOCOL_VERSION
 from rlm_worker.contracts.gateway import Claimed, ClaimRequest, NotClaimed
@@ -35,16 +31,16 @@ def let_in(caller: Caller) -> None:
 def enlist(desk: Desk, request: HelloRequest, *, caller: Caller) -> tuple[str, bool]:
     """Under which name a worker is known, and whether it is to drain."""
     worker_id = bound(caller, request.name)
-    facts = WorkerFacts(
-        worker_id=worker_id,
+    workers.register(
+        desk,
+        worker_id,
         host=request.host,
         # Places for which wake-ups are put on the queue: whoever asks for work has none there.
         slots=0 if request.asks else request.slots,
         image=request.image,
-        facts=json.dumps({**request.versions, "protocol": PROTOCOL_VERSION, "slots": request.slots}),
+        facts={**request.versions, "protocol": PROTOCOL_VERSION, "slots": request.slots},
     )
-    with desk.store.write("normal") as tx:
-        return worker_id, tx.remote.enlist(facts)
+    return worker_id, is_draining(desk, worker_id)
 
 
 def claim(desk: Desk, request: ClaimRequest, *, caller: Caller) -> Claimed | NotClaimed:
@@ -81,19 +77,12 @@ def spec(desk: Desk, job_id: str) -> JobSpec:
 
 def is_draining(desk: Desk, worker_id: str) -> bool:
     with desk.store.read() as tx:
-        return tx.remote.is_draining(worker_id)
-
-
-def ready(desk: Desk, *, scope: Scope, limit: int, but: Iterable[tuple[str, int]] = ()) -> list[ReadyJob]:
-    """Jobs that a worker may claim now, without those that somebody was offered a moment ago."""
-    left_out = set(but)
-    with desk.store.read() as tx:
-        found = tx.remote.ready(scope=scope, limit=limit + len(left_out))
-    return [job for job in found if (job.job_id, job.generation) not in left_out][:limit]
+        row = tx.workers.get(worker_id)
+    return row is not None and row.is_draining
 
 
 def hand_back(desk: Desk, worker_id: str, *, caller: Caller) -> int:
-    """Let go of all that a worker of this credential holds."""
+    """A worker of this credential goes: others go on with all that it holds."""
     if bound(caller, worker_id) != worker_id:
         raise NotFound(f"there is no worker {worker_id!r} of this credential")
-    return leases.hand_back(desk, worker_id=worker_id)
+    return workers.leave(desk, worker_id)

@@ -128,7 +128,7 @@ class Dispatcher:
         lanes = dict(tx.backlog.lanes(after=self._after, most=_LANES, count_to=room))
         self._after = max((lane.text for lane in lanes), default="") if len(lanes) == _LANES else ""
         policy = policy_for(tx, self.desk.rules, frozenset(lane.kind.tenant_id for lane in lanes))
-        return _fill(tx, lanes, tx.backlog.busy() + on_the_way, policy, room=room)
+        return fill(tx, lanes, tx.backlog.busy() + on_the_way, policy, room=room)
 
     def _send(self, wakes: list[Wake]) -> list[Wake]:
         """Send in order; return what was sent. A queue that fails is left alone for a moment: its jobs stay ready."""
@@ -170,7 +170,7 @@ class Dispatcher:
             log.warning("queue_reachable_again")
 
 
-def _fill(
+def fill(
     tx: Transaction, lanes: dict[Lane, int], busy: Counter[Kind], policy: Policy, *, room: int
 ) -> list[Wake]:
     """The jobs to be sent, in order. A lane that has fewer than it seemed gives its places to the others."""

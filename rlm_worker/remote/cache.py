@@ -84,8 +84,10 @@ class EvidenceCache:
         """A folder for an entry that is not whole yet."""
         folder = Path(tempfile.mkdtemp(prefix=".draft-", dir=self._entries))
         folder.chmod(_FOLDER)
-        with (folder / "lock").open("xb") as lock:
+        with (folder / "lock.new").open("xb") as lock:
+            # Held before it has its name: a lock that is found and free belongs to a process that died.
             fcntl.flock(lock, fcntl.LOCK_SH)
+            (folder / "lock.new").rename(folder / "lock")
             try:
                 yield folder
             finally:
@@ -171,7 +173,7 @@ class EvidenceCache:
 
     def _remove_unlinked(self) -> int:
         """Remove files that no entry has, when there are too many; the size of those that stay."""
-        found = [(path, path.stat()) for path in _files(self._blobs)]
+        found = list(_sized(self._blobs))
         total = sum(stat.st_size for _, stat in found)
         for path, stat in found:
             if total <= self._most:
@@ -193,9 +195,12 @@ class EvidenceCache:
                     part.unlink()
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _sized(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Every file with what is known of it; another process may remove some meanwhile."""
     for shelf in folder.iterdir():
-        yield from shelf.iterdir()
+        for path in shelf.iterdir():
+            with suppress(FileNotFoundError):
+                yield path, path.stat()
 
 
 def _used(folder: Path) -> float:

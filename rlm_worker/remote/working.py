@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from rlm_worker.contracts.gateway import JOBS_QUEUE, RUN_JOB, GatewayDown, GatewayRefused, WakeUp
+from rlm_worker.contracts.gateway import GatewayDown, GatewayRefused, WakeUp
 from rlm_worker.contracts.remote import HelloAnswer, HelloRequest, WaitRequest
 from rlm_worker.remote.gateway import HttpGateway
 
@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 
 _AGAIN_SECONDS = 0.5
 _HELLO_SECONDS = 15.0
-#: How often Redis is asked when nothing comes.
-_IDLE_MS = 1_000
+#: Time for the threads that read the queue to end.
+_STOP_MS = 1_000
 
 #: Works on one job: claims it, runs it, settles it.
 Run = Callable[[str, int], None]
@@ -142,20 +142,17 @@ class RedisSource:
     def start(self) -> None:
         import dramatiq  # noqa: PLC0415 - only who reaches Redis needs it
 
+        from rlm_worker.serving import IDLE_MS, TraceContext, declare  # noqa: PLC0415
         from rlm_worker.wakeups import redis_broker  # noqa: PLC0415
 
         broker = redis_broker(self._url, namespace=self._namespace)
-
-        def run_job(job_id: str, generation: int) -> None:
-            self._busy.run(job_id, generation)
-
-        # The queue's own retries and limits stay off: leases own both.
-        dramatiq.actor(broker=broker, queue_name=JOBS_QUEUE, actor_name=RUN_JOB)(run_job)
-        worker = dramatiq.Worker(broker, worker_threads=self._slots, worker_timeout=_IDLE_MS)
+        broker.add_middleware(TraceContext())
+        declare(broker, run=self._busy.run)
+        worker = dramatiq.Worker(broker, worker_threads=self._slots, worker_timeout=IDLE_MS)
         # More would sit behind a long job while another worker is idle.
         worker.queue_prefetch = self._slots
         worker.start()
-        self._stop = lambda: worker.stop(timeout=_IDLE_MS)
+        self._stop = lambda: worker.stop(timeout=_STOP_MS)
 
     def stop_taking(self) -> None:
         self._busy.stop_taking()

@@ -1,8 +1,10 @@
 """Who may speak to the gateway over HTTP, what they are told otherwise, and what they may not touch."""
 
 import gzip
+import hashlib
 import http.client
 import json
+import secrets
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -418,3 +420,38 @@ def post(server: GatewayServer, key: str, what: str, body: bytes, coding: str = 
     assert response.headers["Content-Type"] == "application/problem+json"
     connection.close()
     return response.status, said
+
+
+def test_the_server_of_the_api_serves_workers_too_and_answers_them_at_once(tmp_path):
+    from controlplane.api.server import serving
+
+    app = open_app(Settings(home=tmp_path / "home"))
+    key = a_key(app)
+    with serving(app) as url:
+        gateway = HttpGateway(Server(url=url, key=key))
+        assert hello(gateway).max_request_bytes == 64 << 20
+        lease = claim(gateway, submit(app)).lease
+        started = link(AttemptStarted(attempt=1, worker_id="w"), seq=0, at_ms=1, prev=GENESIS)
+        # Longer than other requests to the API may be, also when it is packed.
+        noise = secrets.token_hex(5_000_000)
+        long = link(NoProgress(iteration=1, detail=noise), seq=1, at_ms=2, prev=started.hash)
+        given = {"job_id": lease.job_id, "fence": lease.fence}
+        assert gateway.record(RecordRequest(**given, records=(started, long))).events == 2
+        assert gateway.keep(*given.values(), hashlib.sha256(b"x").hexdigest(), b"x", offset=0, size=1).is_kept
+
+        taken = []
+        for _ in range(9):
+            began = time.monotonic()
+            gateway.renew(RenewRequest(**given))
+            taken.append(time.monotonic() - began)
+        # Well below the 40 ms for which an acknowledgement may be held back.
+        assert sorted(taken)[4] < 0.03
+        waiting = threading.Thread(
+            target=gateway.wait, args=(WaitRequest(worker_id="w", free=1, timeout_ms=30_000),)
+        )
+        waiting.start()
+        ending = time.monotonic()
+    waiting.join(5)
+    assert time.monotonic() - ending < 5
+    gateway.close()
+    app.close()

@@ -243,14 +243,15 @@ def test_a_worker_whose_server_is_gone_past_the_lease_kills_its_sandbox_by_itsel
             wait(app, job.job_id, lambda view: view.state == "running")
             sleeping = await_cells(worker.process.pid)
         gone_at = time.monotonic()
-        worker.await_line("attempt_lost", seconds=10)
+        while sleeping & descendants(worker.process.pid) and time.monotonic() < gone_at + 10:
+            time.sleep(0.02)
         fenced = time.monotonic() - gone_at
-        left = sleeping & descendants(worker.process.pid)
+        worker.await_line("attempt_lost", seconds=20)
     worker.kill()
     app.close()
 
-    assert fenced < 3.5, "before the lease could be granted to somebody else"
-    assert left == set(), "no cell goes on"
+    # The last renewal was sent before the server was gone.
+    assert fenced < 3.0, "before the lease could be granted to somebody else"
 
 
 def test_a_worker_that_is_told_to_end_hands_its_job_back_and_says_so_by_its_exit(app, start):
