@@ -26,7 +26,7 @@ from rlm_worker.contracts.trace import CellProposed
 from tests.integration.controlplane.hands import Hands, a_request
 from tests.integration.controlplane.locker import frozen_writer
 
-SLEEPING = "# %%\nprint('here')\n# %%\nimport time\nwhile True:\n    time.sleep(0.05)\n"
+SLEEPING = "# %%\nprint('here')\n# %%\nimport time\ntime.sleep(1000)\n"
 ROOT = Path(__file__).parents[3]
 
 
