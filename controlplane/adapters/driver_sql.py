@@ -1,6 +1,7 @@
 """The statements that run with every job and every group of recorded events, handed to the driver itself: SQLAlchemy looks at each value again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -37,7 +38,7 @@ class DriverSql:
 
     def count(self, connection: sa.Connection, values: Mapping[str, Any]) -> int:
         """Change what these values say; return how many rows that were."""
-        changed: int = self._fetched(connection, values, lambda cursor: cursor.rowcount, is_counted=True)
+        changed: int = self._fetched(connection, values, lambda cursor: cursor.rowcount)
         return changed
 
     def one(self, connection: sa.Connection, values: Mapping[str, Any]) -> None:
@@ -57,18 +58,14 @@ class DriverSql:
         _do(connection, statement, given)
 
     def _fetched(
-        self,
-        connection: sa.Connection,
-        values: Mapping[str, Any],
-        fetch: Callable[[Any], Any],
-        *,
-        is_counted: bool = False,
+        self, connection: sa.Connection, values: Mapping[str, Any], fetch: Callable[[Any], Any]
     ) -> Any:
         statement, order = self._for(connection.dialect)
         given = _in_order({**self._constants, **values}, order)
-        # The number of changed rows is known only when the journey is over, what a SELECT found is asked for on it.
-        with later.sent(connection, and_waits=is_counted):
-            return _run(connection, statement, lambda cursor: cursor.execute(statement, given), fetch)
+        with _cursor(connection, statement) as cursor:
+            with later.sent(connection):
+                cursor.execute(statement, given)
+            return fetch(cursor)
 
     def _for(self, dialect: sa.Dialect) -> tuple[str, list[str] | None]:
         """The statement, and the order of its values; None where the driver takes them by name."""
@@ -90,24 +87,20 @@ def _in_order(values: Mapping[str, Any], order: list[str] | None) -> Any:
 def _do(connection: sa.Connection, statement: str, rows: list[Any]) -> None:
     if later.kept(connection, statement, rows):
         return
-    if len(rows) == 1:
-        _run(connection, statement, lambda cursor: cursor.execute(statement, rows[0]))
-    else:
-        _run(connection, statement, lambda cursor: cursor.executemany(statement, rows))
+    with _cursor(connection, statement) as cursor:
+        if len(rows) == 1:
+            cursor.execute(statement, rows[0])
+        else:
+            cursor.executemany(statement, rows)
 
 
-def _run(
-    connection: sa.Connection,
-    statement: str,
-    act: Callable[[Any], object],
-    fetch: Callable[[Any], Any] = lambda _: None,
-) -> Any:
+@contextmanager
+def _cursor(connection: sa.Connection, statement: str) -> Iterator[Any]:
     """Whatever the driver raises is raised as SQLAlchemy would."""
     errors: type[Exception] = connection.dialect.loaded_dbapi.Error
     cursor = connection.connection.cursor()
     try:
-        act(cursor)
-        return fetch(cursor)
+        yield cursor
     except errors as error:
         raise sa.exc.DBAPIError.instance(
             statement, None, error, errors, dialect=connection.dialect

@@ -34,13 +34,13 @@ def kept(connection: sa.Connection, statement: str, rows: Sequence[Any]) -> bool
 
 def send(connection: sa.Connection) -> None:
     """Make every change that waits."""
-    with sent(connection, and_waits=True):
+    with sent(connection):
         pass
 
 
 @contextmanager
-def sent(connection: sa.Connection, *, and_waits: bool = False) -> Iterator[None]:
-    """Send what waits together with what is done inside; or wait until it is done, and only then do that."""
+def sent(connection: sa.Connection) -> Iterator[None]:
+    """Send what waits together with what is sent inside. What that found is there when this is over."""
     waiting: list[tuple[str, Any]] | None = connection.info.get(_NAME)
     if not waiting:
         yield
@@ -50,7 +50,4 @@ def sent(connection: sa.Connection, *, and_waits: bool = False) -> Iterator[None
     with driver.pipeline():
         for statement, row in statements:
             driver.execute(statement, row)
-        if not and_waits:
-            yield
-    if and_waits:
         yield
