@@ -6,6 +6,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from controlplane.adapters import later
+
 Row = tuple[Any, ...]
 Statement = sa.Select[Any] | sa.Insert | sa.Update | sa.Delete
 
@@ -25,36 +27,23 @@ class DriverSql:
 
     def first(self, connection: sa.Connection, values: Mapping[str, Any]) -> Row | None:
         """The first row that a SELECT finds."""
-        statement, order = self._for(connection.dialect)
-        row: Row | None = _run(
-            connection,
-            statement,
-            lambda cursor: cursor.execute(statement, _in_order({**self._constants, **values}, order)),
-            lambda cursor: cursor.fetchone(),
-        )
+        row: Row | None = self._fetched(connection, values, lambda cursor: cursor.fetchone())
         return row
 
     def all(self, connection: sa.Connection, values: Mapping[str, Any]) -> list[Row]:
         """Every row that a SELECT finds."""
-        statement, order = self._for(connection.dialect)
-        rows: list[Row] = _run(
-            connection,
-            statement,
-            lambda cursor: cursor.execute(statement, _in_order({**self._constants, **values}, order)),
-            lambda cursor: cursor.fetchall(),
-        )
+        rows: list[Row] = self._fetched(connection, values, lambda cursor: cursor.fetchall())
         return rows
 
-    def one(self, connection: sa.Connection, values: Mapping[str, Any]) -> int:
+    def count(self, connection: sa.Connection, values: Mapping[str, Any]) -> int:
         """Change what these values say; return how many rows that were."""
-        statement, order = self._for(connection.dialect)
-        changed: int = _run(
-            connection,
-            statement,
-            lambda cursor: cursor.execute(statement, _in_order({**self._constants, **values}, order)),
-            lambda cursor: cursor.rowcount,
-        )
+        changed: int = self._fetched(connection, values, lambda cursor: cursor.rowcount, is_counted=True)
         return changed
+
+    def one(self, connection: sa.Connection, values: Mapping[str, Any]) -> None:
+        """Change what these values say."""
+        statement, order = self._for(connection.dialect)
+        _do(connection, statement, [_in_order({**self._constants, **values}, order)])
 
     def many(self, connection: sa.Connection, rows: list[Row]) -> None:
         """Insert rows."""
@@ -65,10 +54,21 @@ class DriverSql:
             given = [dict(zip(self._columns, row, strict=True)) for row in rows]
         else:
             assert order == self._columns, "the values of a row stand in the order of its table"
-        if len(given) == 1:
-            _run(connection, statement, lambda cursor: cursor.execute(statement, given[0]))
-        else:
-            _run(connection, statement, lambda cursor: cursor.executemany(statement, given))
+        _do(connection, statement, given)
+
+    def _fetched(
+        self,
+        connection: sa.Connection,
+        values: Mapping[str, Any],
+        fetch: Callable[[Any], Any],
+        *,
+        is_counted: bool = False,
+    ) -> Any:
+        statement, order = self._for(connection.dialect)
+        given = _in_order({**self._constants, **values}, order)
+        # The number of changed rows is known only when the journey is over, what a SELECT found is asked for on it.
+        with later.sent(connection, and_waits=is_counted):
+            return _run(connection, statement, lambda cursor: cursor.execute(statement, given), fetch)
 
     def _for(self, dialect: sa.Dialect) -> tuple[str, list[str] | None]:
         """The statement, and the order of its values; None where the driver takes them by name."""
@@ -85,6 +85,15 @@ class DriverSql:
 
 def _in_order(values: Mapping[str, Any], order: list[str] | None) -> Any:
     return dict(values) if order is None else tuple(values[name] for name in order)
+
+
+def _do(connection: sa.Connection, statement: str, rows: list[Any]) -> None:
+    if later.kept(connection, statement, rows):
+        return
+    if len(rows) == 1:
+        _run(connection, statement, lambda cursor: cursor.execute(statement, rows[0]))
+    else:
+        _run(connection, statement, lambda cursor: cursor.executemany(statement, rows))
 
 
 def _run(

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controlplane import worker_parts
-from controlplane.bootstrap import sqlite_version
+from controlplane.bootstrap import store_report
 from controlplane.cli.consoles import stdout_console
 from controlplane.cli.exits import Exit
 from controlplane.cli.figures import size
@@ -20,9 +20,11 @@ from controlplane.cli.home import settings_of
 from controlplane.cli.safe import printable
 from controlplane.cli.shapes import write_json
 from controlplane.config import Settings, setting_rows
+from controlplane.errors import ControlPlaneError
 from controlplane.worker_parts import SANDBOXES
 
 _LITTLE_DISK = 1 << 30
+_MUCH_SKEW_MS = 1_000
 
 Level = Literal["ok", "note", "fail"]
 
@@ -51,7 +53,7 @@ def doctor(*, as_json: bool, home: str | None) -> int:
     report = reports.get(settings.sandbox) or reports["namespaces"]
     findings = [
         _python(),
-        _store(),
+        _store(settings),
         _sandbox(report),
         *(_by_name(name, other) for name, other in reports.items() if other is not report),
         _home(settings),
@@ -105,17 +107,24 @@ def _python() -> Finding:
     return Finding(name="python", level="ok", words=words)
 
 
-def _store() -> Finding:
-    version, is_safe = sqlite_version()
-    words = f"SQLite {version}"
-    if is_safe:
-        return Finding(name="store", level="ok", words=words)
-    return Finding(
-        name="store",
-        level="note",
-        words=f"{words} has a known defect in its write-ahead log",
-        remedy="install pysqlite3 (it carries a newer SQLite)",
-    )
+def _store(settings: Settings) -> Finding:
+    try:
+        found = store_report(settings)
+    except ControlPlaneError as error:
+        remedy = "start the server, or set CUSTODY_DATABASE_URL to another one"
+        return Finding(name="store", level="fail", words=str(error), remedy=remedy)
+    words = found.words
+    if settings.database_url is not None:
+        words += f"; its clock is {found.skew_ms:+,} ms from this host's"
+    if found.problem:
+        remedy = "install pysqlite3 (it carries a newer SQLite)"
+        return Finding(name="store", level="note", words=f"{words} {found.problem}", remedy=remedy)
+    if abs(found.skew_ms) > _MUCH_SKEW_MS:
+        remedy = (
+            "let both follow the same time server: leases go by the database's clock, logs by this host's"
+        )
+        return Finding(name="store", level="note", words=words, remedy=remedy)
+    return Finding(name="store", level="ok", words=words)
 
 
 def _sandbox(report: worker_parts.SandboxReport) -> Finding:
