@@ -149,3 +149,30 @@ def test_settings_of_limits_are_kept(settings, app):
     app.settings = replace(settings, max_body_bytes=100)
     with TestClient(server.make_api(app, host="127.0.0.1"), base_url="http://127.0.0.1") as client:
         assert client.post("/v1/jobs", json=a_job()).status_code == 413
+
+
+def test_workers_of_other_machines_speak_to_the_same_server(app):
+    from rlm_worker.contracts import PROTOCOL_VERSION
+
+    _, whole = keys.issue(app.desk, principal="w", roles=["worker"], tenant_id="", caller=owner("ada"))
+    hello = {"worker_id": "host/b/1/1", "protocols": [PROTOCOL_VERSION], "host": "host", "slots": 1}
+    with server.serving(app) as address:
+        without = httpx2.post(f"{address}/v1/gateway/hello", json=hello)
+        known = httpx2.post(
+            f"{address}/v1/gateway/hello", json=hello, headers={"Authorization": f"Bearer {whole}"}
+        )
+
+    # Also where people need no key.
+    assert without.status_code == 401
+    assert known.status_code != 401
+
+
+def test_a_queue_that_does_not_answer_is_said(app):
+    from tests.servers import valkey_url
+
+    for url, status in ((valkey_url(), 200), ("redis://127.0.0.1:1", 503)):
+        app.settings = replace(app.settings, redis_url=url)
+        with TestClient(server.make_api(app, host="127.0.0.1", is_unsafe=True)) as client:
+            ready = client.get("/readyz", headers={"Host": "127.0.0.1"})
+        assert ready.status_code == status
+        assert (ready.json()["checks"]["queue"] == "ok") is (status == 200)
