@@ -27,7 +27,6 @@ from controlplane.api.bodies import Problem
 from controlplane.api.calls import Kernel
 from controlplane.api.followers import Followers
 from controlplane.api.gate import LOOPBACK, Gate
-from controlplane.api.gateway import open_gateway
 from controlplane.api.pool import Pool
 from controlplane.api.rates import Rates
 from controlplane.bootstrap import App
@@ -73,8 +72,13 @@ def create_app(app: App, *, auth: Authenticator, hosts: Iterable[str] | None = L
     api.state.kernel = kernel
     api.state.followers = Followers(app.store)
     api.state.checks = {"store": routes_health.store_check(kernel)}
-    api.state.gateway = open_gateway(app)
-    for router in (*_ROUTERS, gateway.router(api.state.gateway)):
+    if settings.redis_url is not None:
+        api.state.checks["queue"] = routes_health.queue_check(settings.redis_url)
+    # Workers of other machines: with a key of theirs, also where people need none.
+    service = gateway.open_gateway(app)
+    api.include_router(gateway.router(service))
+    api.state.closing = (api.state.followers.close, service.close)
+    for router in _ROUTERS:
         api.include_router(router)
     problems.install(api)
     api.add_middleware(
@@ -93,8 +97,13 @@ def create_app(app: App, *, auth: Authenticator, hosts: Iterable[str] | None = L
 @asynccontextmanager
 async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
     yield
-    api.state.followers.close()
-    api.state.gateway.close()
+    let_go(api)
+
+
+def let_go(api: FastAPI) -> None:
+    """Answer everybody who waits for something to happen; a second time does nothing."""
+    for close in api.state.closing:
+        close()
 
 
 class _Defects:

@@ -37,7 +37,8 @@ class Gate:
         self._hosts = None if hosts is None else frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        # The gateway has keys, limits and media types of its own.
+        if scope["type"] != "http" or scope["path"].startswith(f"{GATEWAY_PATH}/"):
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
@@ -78,7 +79,7 @@ class Gate:
 def _is_taken(scope: Scope, headers: Headers) -> bool:
     kind = headers.get("content-type", "").split(";")[0].strip().lower()
     if kind == _BYTES:
-        return scope["method"] == "PATCH" or "/gateway/" in scope["path"]
+        return bool(scope["method"] == "PATCH")
     return kind == "application/json"
 
 

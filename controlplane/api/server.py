@@ -123,8 +123,10 @@ def _server(api: "FastAPI", settings: Settings) -> Any:
 def _ending_server() -> "type[uvicorn.Server]":
     import uvicorn  # noqa: PLC0415
 
+    from controlplane.api.app import let_go  # noqa: PLC0415
+
     class EndingServer(uvicorn.Server):
-        """Ends streams first: whoever follows a job would hold the server up for as long as the job goes on."""
+        """Ends streams and long polls first: whoever follows a job would hold the server up for as long as the job goes on."""
 
         def __init__(self, config: uvicorn.Config) -> None:
             super().__init__(config)
@@ -135,9 +137,7 @@ def _ending_server() -> "type[uvicorn.Server]":
             self.is_up.set()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            state = self.config.app.state  # type: ignore[union-attr]
-            state.followers.close()
-            state.gateway.close()
+            let_go(self.config.app)  # type: ignore[arg-type]
             await super().shutdown(sockets)
 
     return EndingServer
