@@ -19,7 +19,7 @@ from controlplane.domain import terms
 from controlplane.handlers.searching import Search
 from rlm_worker.contracts.trace import GENESIS
 from tests.integration.controlplane.hands import a_request
-from tests.servers import Postgres
+from tests.servers import postgres_database
 
 _SMALL, _LARGE = 10_000, 1_000_000
 _TENANT, _STATES = "local", ("queued", "running", "succeeded", "failed")
@@ -29,7 +29,7 @@ _LIMIT = 50
 
 
 def run(report: Report, *, quick: bool = False) -> None:
-    sizes = (200, 2_000) if quick else (_SMALL, _LARGE)
+    sizes = (100, 300) if quick else (_SMALL, _LARGE)
     for kind in ("sqlite", "postgres"):
         report.begin(f"pages on {kind}: {sizes[0]:,} and {sizes[1]:,} jobs, traces of as many events")
         with ExitStack() as stack:
@@ -43,11 +43,8 @@ def _filled(kind: str, size: int) -> Iterator[dict[str, Callable[[], object]]]:
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="custody-bench-"))
         stack.callback(shutil.rmtree, folder)
-        url = None
-        if kind == "postgres":
-            server = Postgres(fsync=False)
-            stack.callback(server.close)
-            url = server.start().new_database()
+        # Both sizes on one server, which ends with this process.
+        url = postgres_database() if kind == "postgres" else None
         app = open_app(Settings(home=folder / "home", database_url=url))
         stack.callback(app.close)
         began = time.perf_counter()

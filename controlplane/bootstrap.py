@@ -4,7 +4,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from controlplane import worker_parts
 from controlplane.adapters import processes, sqlite
 from controlplane.adapters.cold import ColdStorage
 from controlplane.adapters.control_file import ControlFile, NoControlFile
+from controlplane.adapters.databases import open_database, skew_ms
 from controlplane.adapters.evidence import EvidenceRoom
 from controlplane.adapters.ids import new_id
 from controlplane.adapters.private_files import make_folder
@@ -38,6 +39,7 @@ from controlplane.handlers import (
     importing,
     parking,
     queries,
+    rebuilding,
     searching,
     submit,
     verify,
@@ -199,6 +201,10 @@ class App(Operations, AtHome):
     def _as(self, by: str) -> Caller:
         return replace(self.caller, name=by) if by else self.caller
 
+    def rebuild(self, task_id: str, *, repairs: bool = False) -> rebuilding.Rebuilt:
+        """Compare the rows of a task with what its events tell, and repair them when that is wanted."""
+        return rebuilding.rebuild(self.desk, task_id, caller=self.caller, repairs=repairs)
+
     def cool(self, *, older_than: timedelta) -> cooling.Cooled:
         """Move old traces and events to cold storage; they come back by themselves when somebody reads them."""
         return cooling.cool(self.desk, older_than=older_than, caller=self.caller)
@@ -303,6 +309,27 @@ def _converter(settings: Settings) -> Convert | None:
     return convert
 
 
-def sqlite_version() -> tuple[str, bool]:
-    """SQLite in use, and whether several processes may write with it without risk."""
-    return sqlite.version()
+@dataclass(frozen=True, kw_only=True)
+class StoreReport:
+    """The database as it is found, without changing it."""
+
+    words: str
+    #: What is wrong with it; empty: nothing.
+    problem: str = ""
+    #: How far its clock is ahead of this host's.
+    skew_ms: int = 0
+
+
+def store_report(settings: Settings) -> StoreReport:
+    """Which database is used, and whether this host fits it. Unavailable when a server does not answer."""
+    if settings.database_url is None:
+        number, is_sound = sqlite.version()
+        return StoreReport(
+            words=f"SQLite {number}", problem="" if is_sound else "has a known defect in its write-ahead log"
+        )
+    database = open_database(settings.database_url)
+    try:
+        words, problem = database.version()
+        return StoreReport(words=words, problem=problem, skew_ms=skew_ms(database))
+    finally:
+        database.close()

@@ -50,6 +50,8 @@ class Settings(ModelChoices, EngineSettings, ControlSettings):
     redis_namespace: str = "custody"
     #: Jobs at work at once that ask a model of this name: "openai:*=8, anthropic:claude-opus=2".
     model_limits: str = ""
+    #: Most bytes of one request to the gateway, as it is after unpacking.
+    request_bytes: int = 64 << 20
     model: str | None = None
     sub_model: str | None = None
     #: Longest time of one cell.

@@ -1,6 +1,6 @@
 """Settings of the watchdogs that look for stuck jobs: how long is too long, and what is done about it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,3 +24,7 @@ class ControlSettings:
     spend_tokens_per_minute: int | None = None
     #: What is done about findings, as in no_progress=kill,wait_overdue=stop: warn, pause, stop, kill, quarantine.
     stuck_policy: str | None = None
+
+
+#: Settings of the control plane's watchdogs.
+CONTROL: tuple[str, ...] = tuple(item.name for item in fields(ControlSettings))

@@ -18,6 +18,7 @@ from controlplane.domain.task import TaskState
 from controlplane.ports_access import AccessRows
 from controlplane.ports_control import ControlRows, SideOrders, StuckRules
 from controlplane.ports_queue import Backlog, Duties, Workers
+from controlplane.ports_remote import Remote
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
 from rlm_worker.contracts.trace import GENESIS
@@ -37,9 +38,6 @@ class JobRow:
     updated_ms: int
     #: When the trace last grew; 0 before that.
     recorded_ms: int = 0
-    #: Who writes the cells (empty: no model), and who answers predict().
-    model: str = ""
-    sub_model: str = ""
     #: Names of the tools that it may use, separated by spaces.
     tools: str = ""
     #: Time without a record after which it counts as stuck; None: what the settings say.
@@ -226,6 +224,10 @@ class Traces(Protocol):
         """The newest event of a kind."""
         ...
 
+    def end(self, job_id: str) -> tuple[int, str]:
+        """How many events there are, and the hash of the last."""
+        ...
+
     def of_kind(self, job_id: str, *, kind: str) -> list[TraceRecord]:
         """Every event of a kind that is rare."""
         ...
@@ -319,6 +321,7 @@ class Transaction(AccessRows, ControlRows, Protocol):
     workers: Workers
     duties: Duties
     archive: Archive
+    remote: Remote
 
 
 class Watch(Protocol):

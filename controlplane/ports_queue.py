@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from controlplane.domain.queueing import Kind, Lane, Share, Switch
+from controlplane.domain.queueing import Kind, Lane, Share
 from rlm_worker.contracts.base import JsonObject
 
 
@@ -31,6 +31,10 @@ class Signs:
     oldest_sent_ms: int | None
     #: When the job was refused that is to be tried again first; None: none was.
     oldest_refused_ms: int | None
+
+    def is_stale(self, before_ms: int) -> bool:
+        """Whether something was sent or refused so long ago that it has to be looked at again."""
+        return any(at is not None and at <= before_ms for at in (self.oldest_sent_ms, self.oldest_refused_ms))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,8 +74,6 @@ class Backlog(Protocol):
     def sent(self) -> Counter[Kind]:
         """Jobs that were sent and not taken up, by kind."""
         ...
-
-    def switches(self) -> list[Switch]: ...
 
     def shares(self, tenant_ids: Collection[str]) -> dict[str, Share]:
         """Of those tenants that something is known of."""

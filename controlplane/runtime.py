@@ -37,10 +37,11 @@ def trace_of_job(wake: Wake) -> str:
     return f"00-{trace.hexdigest()[:32]}-{span.hexdigest()[:16]}-01"
 
 
-def open_broker(app: App, notice: Notice) -> "WakeUps | SqlBroker":
+def open_broker(app: App, notice: Notice, queue_name: str) -> "WakeUps | SqlBroker":
     """The queue that the settings name: Redis, or a table beside the store. `notice` wakes this process's own consumers of a table."""
+    # A process that works on jobs of its own alone needs nobody to carry its wake-ups.
     # Whoever only looks at jobs does not pay for the queue.
-    if app.settings.redis_url:
+    if app.settings.redis_url and queue_name == JOBS_QUEUE:
         from rlm_worker.wakeups import redis_broker  # noqa: PLC0415
 
         return redis_broker(app.settings.redis_url, namespace=app.settings.redis_namespace)
@@ -104,7 +105,7 @@ class WorkerRuntime:
         from rlm_worker.serving import Manner, Serving  # noqa: PLC0415
 
         settings = self._app.settings
-        self._broker = open_broker(self._app, self._notice)
+        self._broker = open_broker(self._app, self._notice, self._queue_name)
         self._serving = Serving(
             self._broker,
             run=self._make_run(self._app, self.worker_id),
@@ -169,7 +170,7 @@ class WatchdogRuntime:
         if self._broker is not None:
             return
         desk = self._app.desk
-        self._broker = open_broker(self._app, self._notice)
+        self._broker = open_broker(self._app, self._notice, self._queue_name)
         queue = self._queue(self._broker)
         if self._only_jobs is None:
             holder = f"{secrets.token_hex(4)}@{processes.worker_id()}"

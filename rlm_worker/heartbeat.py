@@ -29,6 +29,8 @@ class Listeners:
 
     ordered: Callable[[RenewAnswer], None]
     lost: Callable[[str], None]
+    #: Until when the lease is trusted, on the monotonic clock; None: it is over.
+    trusted: Callable[[float | None], None] = lambda _until: None
 
 
 class Heartbeat:
@@ -64,12 +66,14 @@ class Heartbeat:
         ]
 
     def start(self) -> None:
+        self._listeners.trusted(self._trusted_until)
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         """May be called twice, and from any thread but the heartbeat's own."""
         self._stopping.set()
+        self._listeners.trusted(None)
 
     def _trust(self, ttl_ms: int) -> float:
         seconds = ttl_ms / 1000
@@ -99,6 +103,7 @@ class Heartbeat:
             else:
                 pause = answer.ttl_ms / 3000
                 self._trusted_until = sent + self._trust(answer.ttl_ms)
+                self._listeners.trusted(self._trusted_until)
                 self._hear(answer)
 
     def _renewal(self) -> RenewRequest:

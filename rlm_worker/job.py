@@ -2,11 +2,9 @@
 
 import asyncio
 import logging
-import platform
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +34,7 @@ from rlm_worker.contracts.trace import (
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.endings import Ending, Failed, Stopped, Waits
 from rlm_worker.errors import LostAuthority
+from rlm_worker.ground import Ground, Place
 from rlm_worker.journal import Journal
 from rlm_worker.loop import Repl
 from rlm_worker.meter import Meter
@@ -45,6 +44,7 @@ from rlm_worker.redaction import redact
 from rlm_worker.results import attempt_ended, job_result, verdict, with_citations
 from rlm_worker.stopping import Stopping, lost_call
 from rlm_worker.trace import TraceWriter
+from rlm_worker.versions import versions
 from rlm_worker.workbench import OpenSession, Workbench
 
 log = logging.getLogger(__name__)
@@ -73,16 +73,21 @@ class Parts:
     open_session: OpenSession = sandbox.open_session
     #: Where what jobs made is kept, by content.
     artifacts: Path | None = None
+    #: Of a machine that is not the control plane's own.
+    place: Place | None = None
 
 
 class Attempt:
     """One try at a job under one lease."""
 
-    def __init__(self, claimed: Claimed, parts: Parts, orders: Orders) -> None:
+    def __init__(
+        self, claimed: Claimed, parts: Parts, orders: Orders, *, ground: Ground | None = None
+    ) -> None:
         self._claimed = claimed
+        self._ground = ground or Ground(spec=claimed.spec, artifacts=parts.artifacts)
         retune = claimed.retune
         budget = claimed.spec.budget if retune is None else retune.budget
-        self._spec: JobSpec = claimed.spec.model_copy(update={"budget": budget})
+        self._spec: JobSpec = self._ground.spec.model_copy(update={"budget": budget})
         self._parts = parts
         self._orders = orders
         self._journal = Journal()
@@ -108,7 +113,8 @@ class Attempt:
             journal=self._journal,
             writer=self._writer,
             open_session=parts.open_session,
-            artifacts=parts.artifacts,
+            artifacts=self._ground.artifacts,
+            hand_in=self._ground.hand_in,
         )
         #: Version of the limits that came while it runs.
         self._retuned = 0
@@ -132,7 +138,7 @@ class Attempt:
                 self._repl = Repl(self._bench, self._spec, meter=self._meter)
                 self._repl.steers = self._orders.take_steers
                 self._orders.on_retune = self._retune
-                ending = await self._stopping.run(self._repl)
+                ending = self._ground.refused or await self._stopping.run(self._repl)
                 if isinstance(ending, Waits):
                     parked = await self._park(ending)
                     if parked is None:
@@ -168,7 +174,7 @@ class Attempt:
             attempt=self._claimed.lease.attempt,
             worker_id=self._parts.worker_id,
             resumed_iterations=iterations,
-            versions=_versions(),
+            versions=versions(),
             spec_digest=digest(self._claimed.spec.model_dump(mode="json")),
         )
         await self._writer.write(started, *lost, *self._retuned_meanwhile())
@@ -309,11 +315,3 @@ def _ending_of(running: "asyncio.Task[Ending]") -> Ending:
         raise error
     log.error("attempt_failed", exc_info=error)
     return Failed("sandbox_fatal", f"a defect of the worker: {type(error).__name__}: {error}")
-
-
-def _versions() -> dict[str, str]:
-    try:
-        custody = version("custody")
-    except PackageNotFoundError:
-        custody = "source"
-    return {"custody": custody, "python": platform.python_version()}

@@ -252,7 +252,7 @@ class Repl:
         crash_here("cell.before_run")
         cell = await self._execute(iteration, turn.code, live=True)
         # A cell that was left in the middle, to wait, is no outcome: it runs again from the record.
-        if self.host.was_cut:
+        if self.host.was_cut or (cell.state_lost and self.bench.is_killed):
             self.bench.waiting.check()
         crash_here("cell.before_record")
         # Durable before anything leaves that could come of it: the next request to a model, or the result.

@@ -1,5 +1,6 @@
 """What one kind of database does differently from another, behind one seam. Everything else of a store is the same code on all."""
 
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -85,6 +86,15 @@ def translated(database: Database) -> Iterator[None]:
         raise meant from error
     except UnicodeEncodeError as error:
         raise InvalidRequest(f"a text cannot be stored, it holds half a character: {error}") from error
+
+
+def skew_ms(database: Database) -> int:
+    """How far the database's clock is ahead of this host's."""
+    with translated(database):
+        before = time.time()
+        with database.begin("read") as (_, now_ms):
+            after = time.time()
+    return now_ms - int((before + after) / 2 * 1000)
 
 
 def conflict(error: BaseException) -> VersionConflict:

@@ -183,13 +183,17 @@ class EvidenceRoom:
             return True
         return digest({"kind": kind, "entries": entries}) != ref.manifest_digest
 
-    def _entries(self, ref: EvidenceRef) -> list[Any]:
+    def body(self, ref: EvidenceRef) -> dict[str, Any]:
+        """Its manifest, whose digest names it: the kind, and path, size, time and mode of each file."""
         manifest = self._folder / f"{ref.manifest_digest}.json"
         try:
-            body = json.loads(manifest.read_bytes().decode("utf-8", "surrogatepass"))
+            body: dict[str, Any] = json.loads(manifest.read_bytes().decode("utf-8", "surrogatepass"))
         except (OSError, ValueError) as error:
             raise InvalidRequest(f"the manifest of evidence {ref.name!r} cannot be read: {error}") from error
-        entries: list[Any] = body["entries"]
+        return body
+
+    def _entries(self, ref: EvidenceRef) -> list[Any]:
+        entries: list[Any] = self.body(ref)["entries"]
         return entries
 
 

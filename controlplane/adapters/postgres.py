@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from psycopg import errors
 from psycopg.pq import ExecStatus, TransactionStatus
 
+from controlplane.adapters import later
 from controlplane.adapters.databases import Begun, Purpose, conflict, translated
 from controlplane.adapters.messenger import Messenger
 from controlplane.adapters.orders import ORDERS, to_orders
@@ -116,6 +117,8 @@ class Postgres:
         place = parsed(url)
         self.name = place.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
         self._engine = engine(place)
+        # Whatever SQLAlchemy sends itself comes after what was written before it.
+        sa.event.listen(self._engine, "before_cursor_execute", lambda connection, *_: later.send(connection))
         self.writer = engine(place, options="-c synchronous_commit=off", isolation_level="READ COMMITTED")
         self.reader = self.writer
         plain = place.set(drivername="postgresql").render_as_string(hide_password=False)
@@ -128,13 +131,18 @@ class Postgres:
     @contextmanager
     def begin(self, purpose: Purpose) -> Iterator[Begun]:
         connection, now_ms = self._begun(_BEGIN[purpose])
+        if purpose != "read":
+            later.collect(connection)
         try:
             yield connection, now_ms
+            later.send(connection)
             _run(connection, _COMMIT[purpose])
         except BaseException:
             self._undo(connection)
             raise
         finally:
+            if not connection.invalidated:
+                later.forget(connection)
             connection.close()
 
     def _begun(self, words: bytes) -> tuple[sa.Connection, int]:

@@ -22,12 +22,15 @@ def insert_if_new(connection: sa.Connection, table: sa.Table, row: Mapping[str, 
     if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects.postgresql import insert as insert_there  # noqa: PLC0415
 
-        made = connection.execute(insert_there(table).values(**row).on_conflict_do_nothing())
+        made: sa.Executable = (
+            insert_there(table).values(**row).on_conflict_do_nothing().returning(*table.primary_key.columns)
+        )
     else:
         from sqlalchemy.dialects.sqlite import insert as insert_here  # noqa: PLC0415
 
-        made = connection.execute(insert_here(table).values(**row).on_conflict_do_nothing())
-    return made.rowcount > 0
+        made = insert_here(table).values(**row).on_conflict_do_nothing().returning(*table.primary_key.columns)
+    # What it tells of rows it touched is not to be relied on: a row that was made comes back.
+    return connection.execute(made).first() is not None
 
 
 def within(query: sa.Select[Any], column: sa.Column[str], scope: Scope) -> sa.Select[Any]:

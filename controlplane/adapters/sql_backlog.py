@@ -7,7 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from controlplane.adapters import schema, schema_access
-from controlplane.domain.queueing import Kind, Lane, Share, Switch, counted
+from controlplane.adapters.driver_sql import DriverSql, Row
+from controlplane.domain.queueing import Kind, Lane, Share, counted
 from controlplane.ports_queue import Signs, Wake
 
 _JOB, _LEASE, _ORDER, _TENANT = schema.job, schema.lease, schema.control_order, schema_access.tenant
@@ -16,17 +17,20 @@ _READY = sa.and_(_JOB.c.state == "queued", _JOB.c.desired == "run")
 #: States of jobs that may still be under way, and that nobody stops.
 _OPEN = ("queued", "leased", "running", "held", "parked")
 
-_SIGNS = sa.text(
-    """
+_SIGNS = DriverSql(
+    sa.text(
+        """
     SELECT (SELECT min(lane) FROM job WHERE lane IS NOT NULL) AS lane,
       (SELECT min(not_before_ms) FROM job WHERE state = 'parked' AND not_before_ms IS NOT NULL) AS waits_until,
       (SELECT min(dispatched_ms) FROM job WHERE state = 'queued' AND dispatched_ms > 0) AS sent,
       (SELECT max(dispatched_ms) FROM job WHERE state = 'queued' AND dispatched_ms < 0) AS refused
     """
+    )
 )
 #: From one lane to the next through the index, so that it does not matter how many jobs are in each.
-_LANES = sa.text(
-    """
+_LANES = DriverSql(
+    sa.text(
+        """
     WITH RECURSIVE walk(lane) AS (
       SELECT (SELECT min(lane) FROM job WHERE lane > :after)
       UNION ALL
@@ -36,7 +40,42 @@ _LANES = sa.text(
       (SELECT count(*) FROM (SELECT 1 FROM job WHERE job.lane = walk.lane LIMIT :count_to) AS counted) AS ready
     FROM walk WHERE walk.lane IS NOT NULL LIMIT :most
     """
+    )
 )
+
+
+_KINDS = sa.select(*_KIND, sa.func.count()).group_by(*_KIND)
+_BUSY = DriverSql(_KINDS.join_from(_JOB, _LEASE, _LEASE.c.job_id == _JOB.c.job_id))
+_SENT = DriverSql(_KINDS.where(_READY, _JOB.c.dispatched_ms > 0))
+_SHARE = sa.select(_TENANT.c.tenant_id, _TENANT.c.weight, _TENANT.c.max_jobs, _TENANT.c.is_suspended)
+_ONE_SHARE = DriverSql(_SHARE.where(_TENANT.c.tenant_id == sa.bindparam("wanted")))
+_MARK_SENT = DriverSql(
+    sa.update(_JOB)
+    .where(
+        _JOB.c.job_id == sa.bindparam("its_id"), _JOB.c.generation == sa.bindparam("its_generation"), _READY
+    )
+    .values(dispatched_ms=sa.bindparam("sent_ms"), lane=sa.null())
+)
+
+
+def _is_switched() -> sa.ColumnElement[bool]:
+    """A kill switch on the job or its task is in force."""
+    is_its = sa.or_(
+        sa.and_(_ORDER.c.scope_kind == "job", _ORDER.c.scope_id == _JOB.c.job_id),
+        sa.and_(_ORDER.c.scope_kind == "task", _ORDER.c.scope_id == _JOB.c.task_id),
+    )
+    is_for_it = sa.or_(_ORDER.c.tenant_id == "", _ORDER.c.tenant_id == _JOB.c.tenant_id)
+    return sa.exists().where(_ORDER.c.released_ms.is_(None), is_its, is_for_it)
+
+
+_FIRST = (
+    sa.select(_JOB.c.job_id, _JOB.c.generation, _JOB.c.traceparent)
+    .where(_JOB.c.lane == sa.bindparam("its_lane", type_=_JOB.c.lane.type))
+    .order_by(_JOB.c.created_ms, _JOB.c.job_id)
+    .limit(sa.bindparam("most", type_=sa.BigInteger))
+)
+#: By whether jobs that a kill switch covers are left out.
+_FIRST_OF = {False: DriverSql(_FIRST), True: DriverSql(_FIRST.where(~_is_switched()))}
 
 
 class SqlBacklog:
@@ -45,66 +84,46 @@ class SqlBacklog:
         self._now_ms = now_ms
 
     def signs(self) -> Signs:
-        found = self._connection.execute(_SIGNS).one()
+        ((lane, waits_until, sent, refused),) = _SIGNS.all(self._connection, {})
         return Signs(
-            has_ready=found.lane is not None,
-            has_waited=found.waits_until is not None and found.waits_until <= self._now_ms,
-            oldest_sent_ms=found.sent,
-            oldest_refused_ms=None if found.refused is None else -found.refused,
+            has_ready=lane is not None,
+            has_waited=waits_until is not None and waits_until <= self._now_ms,
+            oldest_sent_ms=sent,
+            oldest_refused_ms=None if refused is None else -refused,
         )
 
     def lanes(self, *, after: str, most: int, count_to: int) -> list[tuple[Lane, int]]:
         given = {"after": after, "most": most, "count_to": count_to}
-        return [(Lane.from_text(row.lane), row.ready) for row in self._connection.execute(_LANES, given)]
+        return [(Lane.from_text(lane), ready) for lane, ready in _LANES.all(self._connection, given)]
 
     def first_of(self, lane: Lane, *, limit: int, spares_switched: bool) -> list[Wake]:
-        query = (
-            sa.select(_JOB.c.job_id, _JOB.c.generation, _JOB.c.traceparent)
-            .where(_JOB.c.lane == lane.text)
-            .order_by(_JOB.c.created_ms, _JOB.c.job_id)
-            .limit(limit)
-        )
-        if spares_switched:
-            query = query.where(~_is_switched())
-        return [Wake(**row) for row in self._connection.execute(query).mappings()]
+        found = _FIRST_OF[spares_switched].all(self._connection, {"its_lane": lane.text, "most": limit})
+        return [
+            Wake(job_id=job_id, generation=generation, traceparent=traceparent)
+            for job_id, generation, traceparent in found
+        ]
 
     def busy(self) -> Counter[Kind]:
-        query = sa.select(*_KIND, sa.func.count().label("jobs")).join(
-            _LEASE, _LEASE.c.job_id == _JOB.c.job_id
-        )
-        return _counted(self._connection.execute(query.group_by(*_KIND)))
+        return _counted(_BUSY.all(self._connection, {}))
 
     def sent(self) -> Counter[Kind]:
-        query = sa.select(*_KIND, sa.func.count().label("jobs")).where(_READY, _JOB.c.dispatched_ms > 0)
-        return _counted(self._connection.execute(query.group_by(*_KIND)))
-
-    def switches(self) -> list[Switch]:
-        columns = (_ORDER.c.scope_kind, _ORDER.c.scope_id, _ORDER.c.tenant_id, _ORDER.c.reason)
-        query = sa.select(*columns).where(_ORDER.c.released_ms.is_(None)).order_by(_ORDER.c.order_id)
-        return [Switch(**row) for row in self._connection.execute(query).mappings()]
+        return _counted(_SENT.all(self._connection, {}))
 
     def shares(self, tenant_ids: Collection[str]) -> dict[str, Share]:
-        query = sa.select(_TENANT).where(_TENANT.c.tenant_id.in_(tenant_ids))
+        if len(tenant_ids) == 1:
+            found = _ONE_SHARE.all(self._connection, {"wanted": next(iter(tenant_ids))})
+        else:
+            query = _SHARE.where(_TENANT.c.tenant_id.in_(tenant_ids))
+            found = [tuple(row) for row in self._connection.execute(query)]
         return {
-            row.tenant_id: Share(
-                weight=row.weight, max_jobs=row.max_jobs, is_suspended=bool(row.is_suspended)
-            )
-            for row in self._connection.execute(query)
+            tenant_id: Share(weight=weight, max_jobs=max_jobs, is_suspended=bool(is_suspended))
+            for tenant_id, weight, max_jobs, is_suspended in found
         }
 
     def mark_sent(self, wakes: Sequence[Wake]) -> None:
-        statement = (
-            sa.update(_JOB)
-            .where(
-                _JOB.c.job_id == sa.bindparam("its_id"),
-                _JOB.c.generation == sa.bindparam("its_generation"),
-                _READY,
-            )
-            .values(dispatched_ms=self._now_ms, lane=None)
-        )
-        given = [{"its_id": wake.job_id, "its_generation": wake.generation} for wake in wakes]
-        if given:
-            self._connection.execute(statement, given)
+        for wake in wakes:
+            given = {"its_id": wake.job_id, "its_generation": wake.generation, "sent_ms": self._now_ms}
+            _MARK_SENT.one(self._connection, given)
 
     def put_back_lost(self, *, sent_before_ms: int, limit: int) -> int:
         is_lost = sa.and_(_JOB.c.dispatched_ms > 0, _JOB.c.dispatched_ms <= sent_before_ms)
@@ -150,15 +169,5 @@ class SqlBacklog:
         return list(self._connection.execute(query).scalars())
 
 
-def _counted(rows: Iterable[sa.Row[Any]]) -> Counter[Kind]:
-    return counted((Kind(row.tenant_id, row.model, row.sub_model), row.jobs) for row in rows)
-
-
-def _is_switched() -> sa.ColumnElement[bool]:
-    """A kill switch on the job or its task is in force."""
-    is_its = sa.or_(
-        sa.and_(_ORDER.c.scope_kind == "job", _ORDER.c.scope_id == _JOB.c.job_id),
-        sa.and_(_ORDER.c.scope_kind == "task", _ORDER.c.scope_id == _JOB.c.task_id),
-    )
-    is_for_it = sa.or_(_ORDER.c.tenant_id == "", _ORDER.c.tenant_id == _JOB.c.tenant_id)
-    return sa.exists().where(_ORDER.c.released_ms.is_(None), is_its, is_for_it)
+def _counted(rows: Iterable[Row]) -> Counter[Kind]:
+    return counted((Kind(tenant_id, model, sub_model), jobs) for tenant_id, model, sub_model, jobs in rows)

@@ -108,7 +108,9 @@ class SqlFindings:
     def retries_over(self, rules: StuckRules) -> list[StuckRow]:
         query = _facts(_JOB.c.updated_ms, attempts=_JOB.c.attempts, losses=_JOB.c.losses).where(
             _JOB.c.state.in_(_OPEN),
-            sa.or_(_JOB.c.losses >= _JOB.c.max_attempts, _JOB.c.attempts >= rules.attempts),
+            sa.or_(
+                _JOB.c.losses >= _JOB.c.max_attempts, _JOB.c.attempts >= _JOB.c.max_attempts + rules.attempts
+            ),
         )
         return self._rows(query)
 

@@ -66,7 +66,7 @@ class SqlTasks:
 
     def save(self, row: TaskRow, *, version: int) -> None:
         columns = _task_columns(row)
-        if _SAVE_TASK.one(self._connection, {**columns, "wanted": row.state.task_id, "over": version}) != 1:
+        if _SAVE_TASK.count(self._connection, {**columns, "wanted": row.state.task_id, "over": version}) != 1:
             raise VersionConflict(
                 f"task {row.state.task_id} is no longer at version {version}: read it again, then decide"
             )

@@ -63,8 +63,6 @@ _ROW_COLUMNS = (
     "created_ms",
     "updated_ms",
     "recorded_ms",
-    "model",
-    "sub_model",
     "tools",
     "progress_ms",
     "refusal",

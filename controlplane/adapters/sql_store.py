@@ -19,6 +19,7 @@ from controlplane.adapters.sql_history import SqlHistory, SqlTasks
 from controlplane.adapters.sql_jobs import SqlJobs
 from controlplane.adapters.sql_keys import SqlKeys
 from controlplane.adapters.sql_leases import SqlLeases
+from controlplane.adapters.sql_remote import SqlRemote
 from controlplane.adapters.sql_requests import SqlOwned, SqlRepeats, SqlUploads
 from controlplane.adapters.sql_traces import SqlTraces
 from controlplane.adapters.sql_workers import SqlDuties, SqlWorkers
@@ -49,6 +50,7 @@ from controlplane.ports_access import (
 )
 from controlplane.ports_control import Controls, Figures, Findings, Retunes
 from controlplane.ports_queue import Backlog, Duties, Workers
+from controlplane.ports_remote import Remote
 
 
 class SqlTransaction:
@@ -81,6 +83,7 @@ class SqlTransaction:
         self.retunes: Retunes = SqlRetunes(connection, now_ms=now_ms)
         self.findings: Findings = SqlFindings(connection, now_ms=now_ms)
         self.figures: Figures = SqlFigures(connection, now_ms=now_ms)
+        self.remote: Remote = SqlRemote(connection, now_ms=now_ms)
 
 
 class SqlStore:

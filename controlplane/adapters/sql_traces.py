@@ -13,6 +13,7 @@ from controlplane.adapters.sql_archive import archived
 from controlplane.errors import Tampered
 from controlplane.ports import Cold
 from rlm_worker.contracts import JsonObject, TraceRecord
+from rlm_worker.contracts.trace import GENESIS
 
 _TRACE, _TEXT = schema.trace_event, schema.trace_text
 _COLUMNS = ("job_id", "seq", "kind", "at_ms", "body", "prev", "hash", "texts")
@@ -56,6 +57,13 @@ class SqlTraces:
         if not found:
             found = [row for row in self._archived(job_id, start=0) if row["kind"] == kind][-1:]
         return next(iter(self._records(found)), None)
+
+    def end(self, job_id: str) -> tuple[int, str]:
+        query = sa.select(_TRACE).where(_TRACE.c.job_id == job_id).order_by(_TRACE.c.seq.desc()).limit(1)
+        last: Found | None = self._connection.execute(query).mappings().first()
+        for row in self._archived(job_id, start=0) if last is None else ():
+            last = row
+        return (0, GENESIS) if last is None else (last["seq"] + 1, last["hash"])
 
     def of_kind(self, job_id: str, *, kind: str) -> list[TraceRecord]:
         query = _OF_KIND.order_by(_TRACE.c.seq)

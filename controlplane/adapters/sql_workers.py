@@ -1,17 +1,30 @@
 """Rows of workers, and of duties that one process at a time has."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
 from controlplane.adapters import schema
+from controlplane.adapters.driver_sql import DriverSql
 from controlplane.ports_queue import WorkerRow
 
 _WORKER, _DUTY = schema.worker, schema.duty
+#: A sign of life this old is told anew: a row that each claim changed would be a queue of its own.
+_FRESH_MS = 2_000
+_COLUMNS = _WORKER.c.keys()
+_SEEN = DriverSql(
+    sa.update(_WORKER)
+    .where(_WORKER.c.worker_id == sa.bindparam("wanted"), _WORKER.c.last_seen_ms < sa.bindparam("before_ms"))
+    .values(last_seen_ms=sa.bindparam("now_ms"))
+)
+_LIVE = DriverSql(
+    sa.select(_WORKER).where(_WORKER.c.gone_ms.is_(None), _WORKER.c.last_seen_ms >= sa.bindparam("since_ms"))
+)
 
 
-def _to_row(found: sa.RowMapping) -> WorkerRow:
+def _to_row(found: sa.RowMapping | Mapping[str, Any]) -> WorkerRow:
     columns = {**found, "facts": json.loads(found["facts"]), "is_draining": bool(found["is_draining"])}
     return WorkerRow(**columns)
 
@@ -41,7 +54,8 @@ class SqlWorkers:
             self._connection.execute(sa.insert(_WORKER), made)
 
     def seen(self, worker_id: str) -> None:
-        self._change(worker_id, last_seen_ms=self._now_ms)
+        before_ms = self._now_ms - _FRESH_MS
+        _SEEN.one(self._connection, {"wanted": worker_id, "before_ms": before_ms, "now_ms": self._now_ms})
 
     def set_draining(self, worker_id: str, *, is_draining: bool) -> None:
         self._change(worker_id, is_draining=is_draining)
@@ -59,8 +73,8 @@ class SqlWorkers:
         return [_to_row(found) for found in self._connection.execute(query.limit(limit)).mappings()]
 
     def live(self, *, seen_since_ms: int) -> list[WorkerRow]:
-        query = sa.select(_WORKER).where(_WORKER.c.gone_ms.is_(None), _WORKER.c.last_seen_ms >= seen_since_ms)
-        return [_to_row(found) for found in self._connection.execute(query).mappings()]
+        found = _LIVE.all(self._connection, {"since_ms": seen_since_ms})
+        return [_to_row(dict(zip(_COLUMNS, row, strict=True))) for row in found]
 
     def forget(self, *, gone_before_ms: int) -> None:
         self._connection.execute(sa.delete(_WORKER).where(_WORKER.c.gone_ms < gone_before_ms))

@@ -52,7 +52,8 @@ def engine(path: Path, *, synchronous: Literal["FULL", "NORMAL"], read_only: boo
         module=library(),
         connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False, "isolation_level": None},
         pool_size=8,
-        max_overflow=56,
+        # Each job at work in this process has a connection of its own on which it hears orders.
+        max_overflow=248,
     )
     sa.event.listen(made, "connect", _pragmas(synchronous))
     sa.event.listen(made, "begin", _begin(_BEGIN["read" if read_only else "full"]))

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from controlplane.api import (
+    gateway,
     problems,
     routes_control,
     routes_files,
@@ -71,6 +72,12 @@ def create_app(app: App, *, auth: Authenticator, hosts: Iterable[str] | None = L
     api.state.kernel = kernel
     api.state.followers = Followers(app.store)
     api.state.checks = {"store": routes_health.store_check(kernel)}
+    if settings.redis_url is not None:
+        api.state.checks["queue"] = routes_health.queue_check(settings.redis_url)
+    # Workers of other machines: with a key of theirs, also where people need none.
+    service = gateway.open_gateway(app)
+    api.include_router(gateway.router(service))
+    api.state.closing = (api.state.followers.close, service.close)
     for router in _ROUTERS:
         api.include_router(router)
     problems.install(api)
@@ -90,7 +97,13 @@ def create_app(app: App, *, auth: Authenticator, hosts: Iterable[str] | None = L
 @asynccontextmanager
 async def _lifespan(api: FastAPI) -> AsyncIterator[None]:
     yield
-    api.state.followers.close()
+    let_go(api)
+
+
+def let_go(api: FastAPI) -> None:
+    """Answer everybody who waits for something to happen; a second time does nothing."""
+    for close in api.state.closing:
+        close()
 
 
 class _Defects:

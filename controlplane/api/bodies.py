@@ -116,6 +116,20 @@ class Page(Answer, Generic[Item]):
     next: str | None = None
 
 
+_SUBMIT: dict[str, JsonValue] = {
+    "task": "Which contracts end this year, and on which page is it said?",
+    "output_schema": {
+        "type": "object",
+        "properties": {"answer": {"type": "string"}},
+        "required": ["answer"],
+    },
+    "driver": {"kind": "model", "model": "openai:gpt-5"},
+    "sub_model": "openai:gpt-5-mini",
+    "budget": {"max_subcalls": 100, "max_tokens": 200_000},
+    "labels": {"project": "contracts"},
+}
+
+
 class EvidenceUse(Request):
     """Evidence that the tenant has brought in."""
 
@@ -142,6 +156,8 @@ class Collect(Request):
 
 class SubmitRequest(Request):
     """A job to be done."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_SUBMIT]})
 
     task: Annotated[str, Field(min_length=1, max_length=100_000)]
     output_schema: JsonObject

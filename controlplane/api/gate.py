@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from controlplane.api.problems import WrongType, answer_to
 from controlplane.errors import Denied, TooLarge
+from rlm_worker.contracts.remote import GATEWAY_PATH
 
 #: Under these names a server without keys is asked; None: under any.
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -36,12 +37,15 @@ class Gate:
         self._hosts = None if hosts is None else frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        # The gateway has keys, limits and media types of its own.
+        if scope["type"] != "http" or scope["path"].startswith(f"{GATEWAY_PATH}/"):
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
         is_piece = headers.get("content-type", "").split(";")[0].strip().lower() == _BYTES
-        most = self._max_piece_bytes if is_piece else self._max_body_bytes
+        # Workers send many events at once, and texts that models wrote.
+        is_large = is_piece or scope["path"].startswith(f"{GATEWAY_PATH}/")
+        most = self._max_piece_bytes if is_large else self._max_body_bytes
         refusal = self._refusal(scope, headers, most=most)
         if refusal is None:
             await self._app(scope, _bounded(receive, most), send)
@@ -75,7 +79,7 @@ class Gate:
 def _is_taken(scope: Scope, headers: Headers) -> bool:
     kind = headers.get("content-type", "").split(";")[0].strip().lower()
     if kind == _BYTES:
-        return scope["method"] == "PATCH" or "/gateway/" in scope["path"]
+        return bool(scope["method"] == "PATCH")
     return kind == "application/json"
 
 

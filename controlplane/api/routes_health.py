@@ -16,6 +16,7 @@ from rlm_worker.contracts import PROTOCOL_VERSION
 routes = APIRouter(tags=["health"])
 #: Leases are granted on the clock of the database; a server that is further from it shows times that nobody understands.
 _MOST_SKEW_MS = 2_000
+_QUEUE_SECONDS = 1.0
 
 Check = Callable[[], str]
 
@@ -55,6 +56,24 @@ def store_check(kernel: Kernel) -> Check:
         skew = max(before - there, there - time.time() * 1000, 0)
         if skew > _MOST_SKEW_MS:
             return f"the clocks of this machine and of the database differ by {skew / 1000:.1f} seconds"
+        return "ok"
+
+    return check
+
+
+def queue_check(url: str) -> Check:
+    """Asks the queue whether it is there. Without it work goes on: wake-ups wait, and are sent again."""
+
+    def check() -> str:
+        import redis  # noqa: PLC0415
+
+        try:
+            with redis.Redis.from_url(
+                url, socket_timeout=_QUEUE_SECONDS, socket_connect_timeout=_QUEUE_SECONDS
+            ) as queue:
+                queue.ping()
+        except redis.RedisError as error:
+            return f"the queue does not answer ({type(error).__name__}): see to the server of redis_url"
         return "ok"
 
     return check

@@ -86,7 +86,8 @@ def serving(app: App, *, host: str = "127.0.0.1", port: int = 0, is_unsafe: bool
 @contextmanager
 def _listening(host: str, port: int) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named, or asyncio does not see that it is TCP, and an answer waits 40 ms for an acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -122,8 +123,10 @@ def _server(api: "FastAPI", settings: Settings) -> Any:
 def _ending_server() -> "type[uvicorn.Server]":
     import uvicorn  # noqa: PLC0415
 
+    from controlplane.api.app import let_go  # noqa: PLC0415
+
     class EndingServer(uvicorn.Server):
-        """Ends streams first: whoever follows a job would hold the server up for as long as the job goes on."""
+        """Ends streams and long polls first: whoever follows a job would hold the server up for as long as the job goes on."""
 
         def __init__(self, config: uvicorn.Config) -> None:
             super().__init__(config)
@@ -134,8 +137,7 @@ def _ending_server() -> "type[uvicorn.Server]":
             self.is_up.set()
 
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            followers = self.config.app.state.followers  # type: ignore[union-attr]
-            followers.close()
+            let_go(self.config.app)  # type: ignore[arg-type]
             await super().shutdown(sockets)
 
     return EndingServer

@@ -3,7 +3,6 @@
 import platform
 import shutil
 import sys
-import time
 from dataclasses import asdict
 
 import click
@@ -11,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from controlplane import worker_parts
-from controlplane.bootstrap import App, open_app, sqlite_version
+from controlplane.bootstrap import open_app, store_report
 from controlplane.cli.consoles import stdout_console
 from controlplane.cli.doctor_findings import Finding, Level, findings_table, is_fine
 from controlplane.cli.exits import Exit
@@ -20,12 +19,12 @@ from controlplane.cli.flags import Where, json_flag, where_flags
 from controlplane.cli.home import client_of, settings_of
 from controlplane.cli.safe import printable
 from controlplane.cli.shapes import write_json
-from controlplane.config import Settings, setting_rows, without_password
+from controlplane.config import Settings, setting_rows
 from controlplane.errors import ControlPlaneError
 from controlplane.worker_parts import SANDBOXES
 
 _LITTLE_DISK = 1 << 30
-_MOST_SKEW_SECONDS = 2.0
+_MUCH_SKEW_MS = 1_000
 
 
 @click.command()
@@ -45,8 +44,8 @@ def doctor(*, as_json: bool, where: Where) -> int:
     report = reports.get(settings.sandbox) or reports["namespaces"]
     findings = [
         _python(),
-        _store(),
-        *_installation(settings),
+        _store(settings),
+        _queue(settings),
         _sandbox(report),
         *(_by_name(name, other) for name, other in reports.items() if other is not report),
         _home(settings),
@@ -96,40 +95,26 @@ def _print(findings: list[Finding], *, settings: Settings, fine: bool) -> None:
     console.print(Text(f"\n{verdict}", style="bold green" if fine else "bold red"))
 
 
-def _installation(settings: Settings) -> list[Finding]:
-    """The database, the queue and the clock, where there is an installation already."""
-    if settings.database_url is None and not settings.database.exists():
-        return []
-    place = without_password(settings.database_url or str(settings.database))
+def _queue(settings: Settings) -> Finding:
+    """What carries wake-ups; Redis is asked, a table is as well as its database."""
+    if not settings.redis_url:
+        return Finding(name="queue", level="ok", words="a table beside the database")
     try:
         app = open_app(settings)
     except ControlPlaneError as error:
-        return [Finding(name="database", level="fail", words=f"{place}: {error}", remedy="custody migrate")]
+        return Finding(name="queue", level="note", words=f"Redis, not asked: {error}")
     try:
-        return [Finding(name="database", level="ok", words=place), _clock(app), _queue(app)]
+        problem = app.queue_problem()
     finally:
         app.close()
-
-
-def _clock(app: App) -> Finding:
-    before = time.time() * 1000
-    with app.store.read() as tx:
-        there = tx.now_ms
-    skew = max(before - there, there - time.time() * 1000, 0) / 1000
-    if skew > _MOST_SKEW_SECONDS:
-        words = f"the clocks of this machine and of the database differ by {skew:.1f} s"
-        return Finding(name="clock", level="note", words=words, remedy="set both by NTP")
-    return Finding(name="clock", level="ok", words="the same time as the database")
-
-
-def _queue(app: App) -> Finding:
-    where = "Redis" if app.settings.redis_url else "a table beside the database"
-    problem = app.queue_problem()
     if problem:
         return Finding(
-            name="queue", level="fail", words=f"{where}: {problem}", remedy="jobs wait until it answers"
+            name="queue",
+            level="fail",
+            words=f"Redis: {problem}",
+            remedy="start it: jobs wait until it answers",
         )
-    return Finding(name="queue", level="ok", words=where)
+    return Finding(name="queue", level="ok", words="Redis")
 
 
 def _python() -> Finding:
@@ -139,17 +124,24 @@ def _python() -> Finding:
     return Finding(name="python", level="ok", words=words)
 
 
-def _store() -> Finding:
-    version, is_safe = sqlite_version()
-    words = f"SQLite {version}"
-    if is_safe:
-        return Finding(name="store", level="ok", words=words)
-    return Finding(
-        name="store",
-        level="note",
-        words=f"{words} has a known defect in its write-ahead log",
-        remedy="install pysqlite3 (it carries a newer SQLite)",
-    )
+def _store(settings: Settings) -> Finding:
+    try:
+        found = store_report(settings)
+    except ControlPlaneError as error:
+        remedy = "start the server, or set CUSTODY_DATABASE_URL to another one"
+        return Finding(name="store", level="fail", words=str(error), remedy=remedy)
+    words = found.words
+    if settings.database_url is not None:
+        words += f"; its clock is {found.skew_ms:+,} ms from this host's"
+    if found.problem:
+        remedy = "install pysqlite3 (it carries a newer SQLite)"
+        return Finding(name="store", level="note", words=f"{words} {found.problem}", remedy=remedy)
+    if abs(found.skew_ms) > _MUCH_SKEW_MS:
+        remedy = (
+            "let both follow the same time server: leases go by the database's clock, logs by this host's"
+        )
+        return Finding(name="store", level="note", words=words, remedy=remedy)
+    return Finding(name="store", level="ok", words=words)
 
 
 def _sandbox(report: worker_parts.SandboxReport) -> Finding:

@@ -154,6 +154,8 @@ def evidence_sources(texts: tuple[str, ...]) -> tuple[Source, ...]:
 
 def evidence_path(text: str) -> Path:
     """An existing, readable file or folder."""
+    if not text.strip():
+        raise Refusal("an evidence source is empty: name a file or a folder; `.` is the one you are in.")
     path = Path(text).expanduser()
     if not path.exists():
         raise Refusal(f"there is no evidence at {text!r}: name a file or a folder that exists.")

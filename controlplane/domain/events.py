@@ -1,93 +1,11 @@
 """What happened to tasks and jobs: past tense, frozen, the only thing their state is folded from."""
 
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
+from controlplane.domain.task_events import TaskEvent
 from controlplane.views import WaitReason
 from rlm_worker.contracts.result import FailureClass
-
-EndStatus = Literal["succeeded", "partial", "failed", "stopped", "quarantined"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskCreated:
-    kind: ClassVar = "task_created"
-    task_id: str
-    tenant_id: str
-    goal: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepPlanned:
-    kind: ClassVar = "step_planned"
-    step_id: str
-    step_kind: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepStarted:
-    kind: ClassVar = "step_started"
-    step_id: str
-    job_id: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepCompleted:
-    kind: ClassVar = "step_completed"
-    step_id: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepFailed:
-    kind: ClassVar = "step_failed"
-    step_id: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResultFolded:
-    """A result entered the task; the digests tie it to what was asked and to the trace."""
-
-    kind: ClassVar = "result_folded"
-    job_id: str
-    step_id: str
-    status: EndStatus
-    spec_digest: str
-    result_digest: str
-    trace_events: int
-    trace_head: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepReopened:
-    """A step that failed is tried anew; its task is not over any more."""
-
-    kind: ClassVar = "step_reopened"
-    step_id: str
-    job_id: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskCompleted:
-    kind: ClassVar = "task_completed"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskFailed:
-    kind: ClassVar = "task_failed"
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskCancelled:
-    kind: ClassVar = "task_cancelled"
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckpointSaved:
-    kind: ClassVar = "checkpoint_saved"
-    digest: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,19 +247,6 @@ class LateWriteRejected:
     what: str
 
 
-TaskEvent = (
-    TaskCreated
-    | StepPlanned
-    | StepStarted
-    | StepCompleted
-    | StepFailed
-    | StepReopened
-    | ResultFolded
-    | TaskCompleted
-    | TaskFailed
-    | TaskCancelled
-    | CheckpointSaved
-)
 JobEvent = (
     JobSubmitted
     | JobLeased
@@ -390,12 +295,8 @@ def from_json(body: dict[str, Any]) -> Event:
             f"event kind {body.get('kind')!r} version {body.get('version')!r} is unknown to this release"
         )
     # What an earlier release did not know has its default.
-    given = {field.name: body[field.name] for field in fields(variant) if not _may_lack(field, body)}
+    given = {field.name: body[field.name] for field in fields(variant) if field.name in body}
     named: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
     }
     return variant(**named)
-
-
-def _may_lack(field: Field[Any], body: dict[str, Any]) -> bool:
-    return field.name not in body and field.default is not MISSING

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from controlplane.domain.switches import Subject, Switch
+
 #: Priorities lie between this and its negative, so that ready jobs fall into few lanes.
 MOST_PRIORITY = 1_000
 
@@ -34,27 +36,6 @@ class Lane(NamedTuple):
     def from_text(cls, text: str) -> "Lane":
         rank, *kind = json.loads(text)
         return cls(MOST_PRIORITY - int(rank), Kind(*kind))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Switch:
-    """A kill switch in force."""
-
-    scope_kind: str
-    scope_id: str
-    #: Whose jobs it is limited to; empty: everybody's.
-    tenant_id: str = ""
-    reason: str = ""
-
-    def covers(self, kind: Kind, *, task_id: str = "", job_id: str = "") -> bool:
-        if self.tenant_id not in ("", kind.tenant_id):
-            return False
-        if self.scope_kind == "model":
-            return fits(self.scope_id, kind)
-        names = {"tenant": kind.tenant_id, "task": task_id, "job": job_id}
-        return self.scope_kind == "all" or (
-            bool(self.scope_id) and names.get(self.scope_kind, "") == self.scope_id
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +80,8 @@ def fits(pattern: str, kind: Kind) -> bool:
 def hindrance(kind: Kind, busy: Mapping[Kind, int], policy: Policy) -> str:
     """Why no further job of this kind may start now; empty: it may. `busy` counts jobs at work and on their way there."""
     for switch in policy.switches:
-        if switch.covers(kind):
-            return switch_words(switch)
+        if switch.covers(subject(kind)):
+            return str(switch)
     share = policy.share(kind.tenant_id)
     if share.is_suspended:
         return f"tenant {kind.tenant_id} is suspended"
@@ -111,9 +92,10 @@ def hindrance(kind: Kind, busy: Mapping[Kind, int], policy: Policy) -> str:
     return _model_words(kind, busy, policy)
 
 
-def switch_words(switch: Switch) -> str:
-    scope = " ".join(part for part in (switch.scope_kind, switch.scope_id) if part)
-    return f"a kill switch on {scope} to be released" + (f": {switch.reason}" if switch.reason else "")
+def subject(kind: Kind, *, task_id: str = "", job_id: str = "") -> Subject:
+    """Jobs of this kind, or one of them, as far as kill switches look at them."""
+    models = tuple(filter(None, (kind.model, kind.sub_model)))
+    return Subject(job_id=job_id, task_id=task_id, tenant_id=kind.tenant_id, models=models)
 
 
 def _model_words(kind: Kind, busy: Mapping[Kind, int], policy: Policy) -> str:
@@ -200,7 +182,7 @@ class _Tally:
         if any(fits(limit.pattern, kind) and self._models[limit.pattern] >= limit.most for limit in limits):
             return False
         if kind not in self._covered:
-            self._covered[kind] = any(switch.covers(kind) for switch in self._policy.switches)
+            self._covered[kind] = any(switch.covers(subject(kind)) for switch in self._policy.switches)
         return not self._covered[kind]
 
 

@@ -35,6 +35,7 @@ RECEIPTED = frozenset(
         "job_imported",
         "late_write_rejected",
         "result_folded",
+        "task_rebuilt",
     }
 )
 

@@ -12,7 +12,7 @@ from controlplane.domain.commands import (
     StartStep,
     TaskCommand,
 )
-from controlplane.domain.events import (
+from controlplane.domain.task_events import (
     CheckpointSaved,
     ResultFolded,
     StepCompleted,
@@ -25,6 +25,7 @@ from controlplane.domain.events import (
     TaskCreated,
     TaskEvent,
     TaskFailed,
+    TaskRebuilt,
 )
 from controlplane.errors import InvalidRequest
 
@@ -161,7 +162,7 @@ def evolve(state: TaskState, event: TaskEvent) -> TaskState:  # noqa: C901, PLR0
             return replace(state, status="failed")
         case TaskCancelled():
             return replace(state, status="cancelled")
-        case CheckpointSaved():
+        case CheckpointSaved() | TaskRebuilt():
             return state
         case _:
             assert_never(event)

@@ -7,10 +7,11 @@ from typing import get_args
 
 from controlplane.domain import budget, job, receipts, task
 from controlplane.domain.commands import FoldResult
-from controlplane.domain.events import CheckpointSaved, Event, JobEvent, TaskEvent, to_json
+from controlplane.domain.events import Event, JobEvent, to_json
 from controlplane.domain.identity import Scope
 from controlplane.domain.ids import JobId, StepId
 from controlplane.domain.receipts import Link
+from controlplane.domain.task_events import CheckpointSaved, TaskEvent
 from controlplane.errors import NotFound
 from controlplane.ports import Checkpoint, Desk, JobRow, LedgerEntry, ReceiptRow, TaskRow, Transaction
 from rlm_worker.contracts import JobResult, JobSpec, JsonObject, Usage, digest
@@ -186,7 +187,8 @@ def result_without_worker(
         failure_class=failure_class,
         structured_output=answer,
         answered_by="nobody" if answer is None else by,
-        message=message,
+        # A reason comes from a person's terminal, and half a character in it is no text of a result.
+        message=message.encode("utf-8", "replace").decode(),
         trace_ref=TraceRef(job_id=row.state.job_id, events=row.trace_events, head=row.trace_head),
         usage=usage_of(row, wall_time_ms=tx.leases.spent_ms(row.state.job_id)),
     )

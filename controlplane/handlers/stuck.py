@@ -9,7 +9,7 @@ from controlplane.domain.commands import QuarantineJob, ReportStuck
 from controlplane.domain.findings import Action, Finding, Found
 from controlplane.domain.identity import EVERY_TENANT, Caller
 from controlplane.domain.switches import covering
-from controlplane.handlers.apply import apply_job, end_job, load, result_without_worker
+from controlplane.handlers.apply import apply_task, end_job, load, result_without_worker
 from controlplane.handlers.orders import order_job
 from controlplane.handlers.permits import require
 from controlplane.handlers.switches import subject_of
@@ -132,7 +132,8 @@ def _enter(tx: Transaction, desk: Desk, found: Found, *, action: Action) -> None
     report = ReportStuck(
         finding_id=finding.finding_id, condition=found.kind, detail=found.detail, action=action
     )
-    apply_job(tx, desk, rows=rows, events=job.decide(rows[0].state, report), actor=_BY)
+    # The job's own row stays as it is: being looked at is no progress.
+    apply_task(tx, desk, row=rows[1], events=job.decide(rows[0].state, report), actor=_BY)
     _act(tx, desk, found, action)
 
 

@@ -1,5 +1,6 @@
 """Submit: a request becomes a task (when none is named), a job and a wake-up, in one transaction."""
 
+import json
 import re
 from dataclasses import fields, replace
 from datetime import datetime
@@ -20,12 +21,13 @@ from controlplane.domain.commands import (
     TaskCommand,
     Timing,
 )
-from controlplane.domain.events import Event, TaskEvent
+from controlplane.domain.events import Event
 from controlplane.domain.identity import EVERY_TENANT, Caller
 from controlplane.domain.ids import JobId, StepId, TaskId, TenantId
 from controlplane.domain.job_state import JobState
 from controlplane.domain.queueing import MOST_PRIORITY
 from controlplane.domain.task import TaskState
+from controlplane.domain.task_events import TaskEvent
 from controlplane.domain.terms import terms_of
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers.apply import apply_task
@@ -93,15 +95,22 @@ def _spec(desk: Desk, request: JobRequest, *, known: JobRow | None) -> JobSpec:
     }
     try:
         checker(request.output_schema)
-        return JobSpec(
+        spec = JobSpec(
             job_id=request.job_id or desk.new_id("job"),
             tenant_id=request.tenant_id or desk.rules.default_tenant,
             task_id=request.task_id or (known.state.task_id if known else desk.new_id("task")),
             step_id=known.state.step_id if known else desk.new_id("step"),
             **content,
         )
+        # What is no text cannot be written down: it would come back as something else.
+        json.dumps(spec.model_dump(), ensure_ascii=False, default=str).encode()
     except ValidationError as error:
         raise InvalidRequest(f"the job cannot be submitted: {_first(error)}") from error
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(
+            f"the job cannot be submitted: a text in it holds half a character: {error}"
+        ) from error
+    return spec
 
 
 def _timing(request: JobRequest, *, now_ms: int) -> Timing:
@@ -188,8 +197,6 @@ def enter(
         state=reduce(job.evolve, submitted, JobState()),
         spec_digest=digest(body),
         account=Account(limits=limits_of(spec.budget)),
-        model=spec.driver.model if isinstance(spec.driver, ModelDriver) else "",
-        sub_model=spec.sub_model,
         tools=" ".join(tools_of(spec)),
         progress_ms=progress_ms,
         created_ms=tx.now_ms,

@@ -192,7 +192,7 @@ def subject_of(row: JobRow, *, image: str = "") -> Subject:
         job_id=row.state.job_id,
         task_id=row.state.task_id,
         tenant_id=row.state.tenant_id,
-        models=tuple(filter(None, (row.model, row.sub_model))),
+        models=tuple(filter(None, (row.state.model, row.state.sub_model))),
         tools=tuple(row.tools.split()),
         image=image,
     )

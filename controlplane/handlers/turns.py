@@ -2,7 +2,7 @@
 
 from functools import cached_property
 
-from controlplane.domain.queueing import Kind, Policy, Share, hindrance, switch_words
+from controlplane.domain.queueing import Kind, Policy, Share, hindrance, subject
 from controlplane.ports import JobRow, Rules, Transaction
 
 
@@ -22,7 +22,7 @@ def policy_for(tx: Transaction, rules: Rules, tenant_ids: frozenset[str]) -> Pol
         for tenant_id, share in tx.backlog.shares(tenant_ids).items()
     }
     return Policy(
-        shares=shares, other_share=other, model_limits=rules.model_limits, switches=tx.backlog.switches()
+        shares=shares, other_share=other, model_limits=rules.model_limits, switches=tx.controls.in_force()
     )
 
 
@@ -48,8 +48,8 @@ class Turns:
         kind = Kind(state.tenant_id, state.model, state.sub_model)
         policy = policy_for(self._tx, self._rules, frozenset((state.tenant_id,)))
         for switch in policy.switches:
-            if switch.covers(kind, task_id=state.task_id, job_id=state.job_id):
-                return switch_words(switch)
+            if switch.covers(subject(kind, task_id=state.task_id, job_id=state.job_id)):
+                return str(switch)
         return hindrance(kind, self._busy, policy) or row.refusal or self._place_words()
 
     def _place_words(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from controlplane.crashpoints import crash_here
 from controlplane.domain.identity import EVERY_TENANT
-from controlplane.domain.queueing import Kind, Lane, Policy, choose, hindrance
+from controlplane.domain.queueing import Kind, Lane, Policy, choose, hindrance, subject
 from controlplane.errors import Stale, Unavailable
 from controlplane.handlers import parking
 from controlplane.handlers.turns import policy_for
@@ -64,14 +64,15 @@ class Dispatcher:
             return 0
         with self.desk.store.read() as tx:
             signs, now_ms = tx.backlog.signs(), tx.now_ms
-        if signs.has_waited:
-            _wake_parked(self.desk)
-        if signs.oldest_sent_ms is not None or signs.oldest_refused_ms is not None:
-            signs = self._put_back(signs, now_ms=now_ms)
-        if not (signs.has_ready or signs.has_waited) or time.monotonic() < self._paused_until:
-            return 0
-        with self.desk.store.read() as tx:
-            wakes = self._next(tx)
+            before_ms = now_ms - self.desk.rules.resend_after_ms
+            is_due = signs.has_waited or signs.is_stale(before_ms)
+            wakes = [] if is_due else self._next(tx, signs)
+        if is_due:
+            if signs.has_waited:
+                _wake_parked(self.desk)
+            self._put_back(signs, before_ms=before_ms)
+            with self.desk.store.read() as tx:
+                wakes = self._next(tx, tx.backlog.signs())
         sent = self._send(wakes)
         if sent:
             with self.desk.store.write("normal") as tx:
@@ -102,47 +103,32 @@ class Dispatcher:
         self._duty_until = asked + DUTY_MS / 1000 if has else 0.0
         return has
 
-    def _put_back(self, signs: Signs, *, now_ms: int) -> Signs:
+    def _put_back(self, signs: Signs, *, before_ms: int) -> None:
         """Have sent again what nobody took up although the queue holds no message for it, and what was refused a while ago."""
-        before_ms = now_ms - self.desk.rules.resend_after_ms
         is_lost = signs.oldest_sent_ms is not None and signs.oldest_sent_ms <= before_ms
-        is_refused = signs.oldest_refused_ms is not None and signs.oldest_refused_ms <= before_ms
         in_queue = self._depth() if is_lost else None
-        if in_queue is None and not is_refused:
-            return signs
         with self.desk.store.write("normal") as tx:
-            lost = 0
-            if in_queue is not None:
-                missing = sum(tx.backlog.sent().values()) - in_queue
-                lost = (
-                    tx.backlog.put_back_lost(sent_before_ms=before_ms, limit=min(missing, _BATCH))
-                    if missing > 0
-                    else 0
-                )
-            refused = tx.backlog.put_back_refused(refused_before_ms=before_ms, limit=_BATCH)
-        if lost:
-            log.info("wake_ups_sent_again", extra={"jobs": lost})
-        return (
-            signs
-            if not lost + refused
-            else Signs(has_ready=True, has_waited=False, oldest_sent_ms=None, oldest_refused_ms=None)
-        )
+            tx.backlog.put_back_refused(refused_before_ms=before_ms, limit=_BATCH)
+            missing = 0 if in_queue is None else tx.backlog.sent().total() - in_queue
+            if missing > 0:
+                lost = tx.backlog.put_back_lost(sent_before_ms=before_ms, limit=min(missing, _BATCH))
+                log.info("wake_ups_sent_again", extra={"jobs": lost})
 
-    def _next(self, tx: Transaction) -> list[Wake]:
+    def _next(self, tx: Transaction, signs: Signs) -> list[Wake]:
+        if not signs.has_ready or time.monotonic() < self._paused_until:
+            return []
         live = tx.workers.live(seen_since_ms=tx.now_ms - self.desk.rules.worker_silent_ms)
-        slots = sum(
-            worker.slots
-            for worker in live
-            if not worker.is_draining and not self.desk.is_gone(worker.worker_id)
-        )
         on_the_way = tx.backlog.sent()
-        room = AHEAD * slots - sum(on_the_way.values())
+        slots = sum(
+            each.slots for each in live if not each.is_draining and not self.desk.is_gone(each.worker_id)
+        )
+        room = AHEAD * slots - on_the_way.total()
         if room <= 0:
             return []
         lanes = dict(tx.backlog.lanes(after=self._after, most=_LANES, count_to=room))
         self._after = max((lane.text for lane in lanes), default="") if len(lanes) == _LANES else ""
         policy = policy_for(tx, self.desk.rules, frozenset(lane.kind.tenant_id for lane in lanes))
-        return _fill(tx, lanes, tx.backlog.busy() + on_the_way, policy, room=room)
+        return fill(tx, lanes, tx.backlog.busy() + on_the_way, policy, room=room)
 
     def _send(self, wakes: list[Wake]) -> list[Wake]:
         """Send in order; return what was sent. A queue that fails is left alone for a moment: its jobs stay ready."""
@@ -184,7 +170,7 @@ class Dispatcher:
             log.warning("queue_reachable_again")
 
 
-def _fill(
+def fill(
     tx: Transaction, lanes: dict[Lane, int], busy: Counter[Kind], policy: Policy, *, room: int
 ) -> list[Wake]:
     """The jobs to be sent, in order. A lane that has fewer than it seemed gives its places to the others."""
@@ -251,7 +237,7 @@ class Errand:
             policy = policy_for(tx, self.desk.rules, frozenset((state.tenant_id,)))
             busy = tx.backlog.busy() if busy is None else busy
             is_switched = any(
-                each.covers(kind, task_id=state.task_id, job_id=job_id) for each in policy.switches
+                each.covers(subject(kind, task_id=state.task_id, job_id=job_id)) for each in policy.switches
             )
             if not is_switched and not hindrance(kind, busy, policy):
                 found.append(Wake(job_id=job_id, generation=state.generation, traceparent=state.traceparent))

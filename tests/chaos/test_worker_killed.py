@@ -51,6 +51,7 @@ ELSEWHERE = {
     "steer_observed": "tests/integration/worker/test_steers.py resumes after it",
     "stop_observed": "tests/integration/controlplane/test_controlplane_crashes.py",
     "stop_verified": "tests/integration/controlplane/test_controlplane_crashes.py",
+    "retuned": "tests/integration/worker/test_pause_and_retune.py",
     "diverged": "a finding, which must not occur here",
     "forked": "written by the control plane in the transaction of the fork",
     "question_asked": "tests/chaos/test_asker_killed.py",
@@ -137,7 +138,9 @@ def paid(events: list[TraceEvent]) -> tuple[int, int]:
     return finished, lost
 
 
-@pytest.mark.requirement("S1-CAP-4", "S1-QUEUE-2", "S1-QUEUE-4", "LESSON-15", "LESSON-16", "CARD-17")
+@pytest.mark.requirement(
+    "S1-CAP-4", "S1-QUEUE-2", "S1-QUEUE-4", "LESSON-15", "LESSON-16", "CARD-17", "S3X-RLM-3", "S2-FAQ-1"
+)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_job_killed_here_is_finished_by_resume_and_pays_no_recorded_call_twice(custody, app, point):
     with ScriptedModel(script) as model:

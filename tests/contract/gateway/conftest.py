@@ -1,4 +1,4 @@
-"""One job behind a gateway: in memory as the worker's tests use it, and the real one on each store."""
+"""One job behind a gateway: in memory as the worker's tests use it, the real one on each store, and the same over HTTP."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,10 @@ from rlm_worker.contracts import Budget
 from rlm_worker.contracts.gateway import Desired, Gateway
 from rlm_worker.contracts.job import PlaybookDriver
 from rlm_worker.contracts.signature import fields_schema
+from rlm_worker.remote.gateway import HttpGateway
+from rlm_worker.remote.link import Server
 from tests.builders import a_spec
+from tests.gateway_server import GatewayServer, a_key
 from tests.memory_gateway import MemoryGateway
 from tests.servers import postgres_database
 
@@ -68,7 +71,7 @@ class InStore:
         self.app.store.announce()
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", "postgres", "http"])
 def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InMemory | InStore]:
     if request.param == "memory":
         spec = a_spec()
@@ -85,5 +88,11 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InMemory | I
             sub_model="nobody",
         )
     )
-    yield InStore(app, app.gateway(), submitted.job_id)
+    if request.param == "http":
+        with GatewayServer(app) as server:
+            gateway = HttpGateway(Server(url=server.url, key=a_key(app)), least_poll_seconds=0.001)
+            yield InStore(app, gateway, submitted.job_id)
+            gateway.close()
+    else:
+        yield InStore(app, app.gateway(), submitted.job_id)
     app.close()

@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+from controlplane.adapters.control_file import NoControlFile
 from controlplane.adapters.sql_store import SqlStore
 from controlplane.domain.identity import EVERY_TENANT
 from controlplane.gateway import LocalGateway
@@ -28,6 +29,7 @@ def a_desk(store: SqlStore) -> Desk:
         is_gone=lambda _: False,
         pid_of=lambda _: 0,
         is_priced=lambda _: True,
+        side=NoControlFile(),
     )
 
 

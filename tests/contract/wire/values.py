@@ -45,6 +45,19 @@ from rlm_worker.contracts.job import (
     RecordingDriver,
     SandboxPolicy,
 )
+from rlm_worker.contracts.remote import (
+    EvidenceAnswer,
+    EvidenceFile,
+    EvidenceRequest,
+    FilesRequest,
+    HandBackAnswer,
+    HandBackRequest,
+    HelloAnswer,
+    HelloRequest,
+    KeptAnswer,
+    WaitAnswer,
+    WaitRequest,
+)
 from rlm_worker.contracts.result import (
     ArtifactRef,
     CitationReport,
@@ -375,6 +388,46 @@ OTHERS: dict[str, Contract] = {
         job_id="job-1", fence=3, seen="pause", steer_seen=1, budget_seen=1, timeout_ms=500
     ),
 }
+REMOTE: dict[str, Contract] = {
+    "remote.hello_request": HelloRequest(
+        protocols=(1, 2),
+        name="host/77/0123456789abcdef",
+        host="host",
+        slots=4,
+        asks=False,
+        image="custody-worker:7",
+        versions={"custody": "0.1.0"},
+    ),
+    "remote.hello_answer": HelloAnswer(
+        protocol=1,
+        worker_id="0011223344556677/host/77/0123456789abcdef",
+        server={"custody": "0.1.0"},
+        lease_ttl_ms=15_000,
+        max_request_bytes=67_108_864,
+        is_draining=True,
+    ),
+    "remote.wait_request": WaitRequest(worker_id="k/host/77/0", free=2, timeout_ms=5_000),
+    "remote.wait_answer": WaitAnswer(jobs=(WakeUp(job_id="job-1", generation=2),), is_draining=True),
+    "remote.hand_back_request": HandBackRequest(worker_id="k/host/77/0"),
+    "remote.hand_back_answer": HandBackAnswer(jobs=2),
+    "remote.evidence_request": EvidenceRequest(
+        job_id="job-1", fence=3, name="src", part="reading", after=1_000
+    ),
+    "remote.evidence_answer": EvidenceAnswer(
+        files=(
+            EvidenceFile(
+                path="a/é.txt", size_bytes=3, changed_ns=1_700_000_000_000_000_001, digest=A, unreadable=13
+            ),
+        ),
+        more=True,
+        manifest={"kind": "tree", "entries": [["a/é.txt", 3, 1_700_000_000_000_000_001, 33_188]]},
+    ),
+    "remote.files_request": FilesRequest(
+        job_id="job-1", fence=3, name="src", part="reading", numbers=(0, 7), offset=8_388_608
+    ),
+    "remote.kept_answer": KeptAnswer(received_bytes=8_388_608, is_kept=True),
+}
+OTHERS |= REMOTE
 VALUES: dict[str, Contract] = {**OTHERS, **{f"event.{event.kind}": event for event in EVENTS}}
 EVENT: TypeAdapter[t.TraceEvent] = TypeAdapter(t.TraceEvent)
 

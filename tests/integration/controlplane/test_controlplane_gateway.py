@@ -137,7 +137,7 @@ def test_a_wake_up_that_came_too_late_is_told_why(app, hands, generation, order,
     assert answer.reason == reason
 
 
-@pytest.mark.requirement("LESSON-1", "LESSON-3", "LESSON-6", "S1-QUEUE-2")
+@pytest.mark.requirement("LESSON-1", "LESSON-3", "LESSON-6", "S1-QUEUE-2", "N3-RESULT-10")
 def test_after_its_lease_was_taken_a_worker_can_write_nothing(app, hands):
     zombie = hands()
     zombie.claim()
@@ -178,6 +178,7 @@ def test_an_expired_lease_is_not_revived_by_its_holder(app, hands):
         worker.settle()
 
 
+@pytest.mark.requirement("N3-PLAN-4")
 def test_a_worker_that_dies_three_times_brings_its_job_into_quarantine(app, hands):
     worker = hands()
     for generation in (1, 2, 3):

@@ -3,10 +3,15 @@
 from dataclasses import replace
 from datetime import timedelta
 from itertools import product
+from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
+from alembic.script import ScriptDirectory
 
-from controlplane.adapters import sql_search
+from controlplane.adapters import migrate, schema, sql_search
 from controlplane.domain.identity import Caller, Scope
 from controlplane.errors import InvalidRequest
 from controlplane.handlers.searching import Search
@@ -24,7 +29,7 @@ def entered(app):
         request = a_request(
             task=question,
             tenant_id=tenant,
-            labels={"region": region, "odd \ud83d": "\0"},
+            labels={"region": region, "odd \0": "\0"},
             sub_model="m-" + region,
         )
         made.append(app.submit(replace(request, budget=request.budget)))
@@ -47,7 +52,7 @@ def test_every_condition_narrows(app, entered):
     assert found(app, words="nowhere") == set()
     eu = those(lambda view: view.spec.labels["region"] == "eu")
     assert found(app, labels={"region": "eu"}) == found(app, model="m-eu") == eu
-    assert found(app, labels={"region": "eu", "odd \ud83d": "\0"}, words="paid") == those(
+    assert found(app, labels={"region": "eu", "odd \0": "\0"}, words="paid") == those(
         lambda view: view.job_id in eu and "PAID" in view.spec.task
     )
     ended = those(lambda view: view.state in ("stopped", "succeeded"))
@@ -137,3 +142,26 @@ def test_a_cursor_of_another_question_a_huge_page_and_too_many_words_are_refused
         app.search(Search(words=" ".join(f"word{n}" for n in range(17))))
     with pytest.raises(InvalidRequest, match="no word"):
         app.search(Search(words="?!"))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"labels": {"odd \ud83d": "x"}}, {"labels": {"x": "\ud83d"}}, {"task": "\ud83d"}],
+    ids=["a label's name", "a label", "the question"],
+)
+def test_half_a_character_in_a_request_is_refused_and_not_written_as_something_else(app, fields):
+    with pytest.raises(InvalidRequest, match="cannot be submitted"):
+        app.submit(a_request(**fields))
+    assert app.jobs() == []
+
+
+def test_jobs_that_were_there_before_the_search_are_found_too(app, settings):
+    old = app.submit(a_request(task="Where did the ledger go?", labels={"region": "eu"}))
+    version = ScriptDirectory(str(Path(migrate.__file__).parent / "migrations")).get_revision("0004").module
+    with app.store.database.writer.begin() as connection:
+        connection.execute(sa.delete(schema.job_term))
+        with Operations.context(MigrationContext.configure(connection)):
+            version._find_jobs_by_words()
+
+    assert found(app, words="ledger", labels={"region": "eu"}) == {old.job_id}
+    assert found(app, task_id=old.task_id, model=old.spec.sub_model) == {old.job_id}

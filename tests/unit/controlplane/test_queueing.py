@@ -13,15 +13,19 @@ from controlplane.domain.queueing import (
     ModelLimit,
     Policy,
     Share,
-    Switch,
     choose,
     hindrance,
     parse_model_limits,
 )
+from controlplane.domain.switches import Switch
 
 
 def lane(tenant_id="a", *, priority=0, model="", sub_model="m") -> Lane:
     return Lane(priority, Kind(tenant_id, model, sub_model))
+
+
+def a_switch(**fields) -> Switch:
+    return Switch(**{"action": "stop", "reason": "drill", "by": "me", **fields})
 
 
 def tenants(chosen) -> list[str]:
@@ -76,12 +80,12 @@ def test_a_model_at_its_limit_holds_up_its_own_jobs_and_no_others():
 @pytest.mark.parametrize(
     ("switch", "free"),
     [
-        (Switch(scope_kind="all", scope_id=""), []),
-        (Switch(scope_kind="all", scope_id="", tenant_id="a"), ["b"]),
-        (Switch(scope_kind="tenant", scope_id="a"), ["b"]),
-        (Switch(scope_kind="model", scope_id="m"), []),
-        (Switch(scope_kind="model", scope_id="m", tenant_id="b"), ["a"]),
-        (Switch(scope_kind="tool", scope_id="m"), ["a", "b"]),
+        (a_switch(scope_kind="all", scope_id=""), []),
+        (a_switch(scope_kind="all", scope_id="", tenant_id="a"), ["b"]),
+        (a_switch(scope_kind="tenant", scope_id="a"), ["b"]),
+        (a_switch(scope_kind="model", scope_id="m"), []),
+        (a_switch(scope_kind="model", scope_id="m", tenant_id="b"), ["a"]),
+        (a_switch(scope_kind="tool", scope_id="m"), ["a", "b"]),
     ],
 )
 def test_nothing_under_a_kill_switch_is_chosen(switch, free):

@@ -2,6 +2,10 @@
 
 import sqlalchemy as sa
 from alembic import op
+from pydantic import ValidationError
+
+from controlplane.domain.terms import terms_of
+from rlm_worker.contracts import JobSpec
 
 revision = "0004"
 down_revision = "0003"
@@ -16,6 +20,35 @@ def upgrade() -> None:
     _control()
     _people()
     _requests()
+    _find_jobs_by_words()
+
+
+def _find_jobs_by_words() -> None:
+    """Jobs that were submitted before there was a search are found like the others."""
+    connection = op.get_bind()
+    job = sa.table("job", sa.column("job_id"), sa.column("tenant_id"), sa.column("created_ms"))
+    spec = sa.table("job_spec", sa.column("job_id"), sa.column("spec"))
+    term = sa.table("job_term", *(sa.column(name) for name in ("tenant_id", "term", "created_ms", "job_id")))
+    known = sa.select(job.c.job_id, job.c.tenant_id, job.c.created_ms, spec.c.spec)
+    known = known.join(spec, spec.c.job_id == job.c.job_id).order_by(job.c.job_id).limit(500)
+    page = connection.execute(known).all()
+    while page:
+        rows = [
+            {"tenant_id": each.tenant_id, "term": found, "created_ms": each.created_ms, "job_id": each.job_id}
+            for each in page
+            for found in _terms(each.spec)
+        ]
+        if rows:
+            connection.execute(sa.insert(term), rows)
+        page = connection.execute(known.where(job.c.job_id > page[-1].job_id)).all()
+
+
+def _terms(spec: str) -> tuple[str, ...]:
+    try:
+        return terms_of(JobSpec.model_validate_json(spec))
+    except ValidationError:
+        # It cannot be read by this release at all, and so not be shown either.
+        return ()
 
 
 def _jobs_and_workers() -> None:
@@ -46,6 +79,10 @@ def _jobs_and_workers() -> None:
     op.add_column("job", sa.Column("tools", sa.Text(), server_default="", nullable=False))
     op.add_column("job", sa.Column("budget_version", sa.BigInteger(), server_default="0", nullable=False))
     op.add_column("job", sa.Column("progress_ms", sa.BigInteger(), nullable=True))
+    if op.get_bind().dialect.name == "postgresql":
+        op.create_index(
+            "job_by_beginning", "job", ["job_id"], postgresql_ops={"job_id": "varchar_pattern_ops"}
+        )
     op.create_index("job_by_age", "job", ["created_ms", "job_id"], unique=False)
     op.create_index("job_of_tenant", "job", ["tenant_id", "created_ms", "job_id"], unique=False)
     op.create_index(
