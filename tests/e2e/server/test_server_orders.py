@@ -64,6 +64,25 @@ def test_jobs_that_fit_a_filter_are_stopped(admin):
     assert admin.state(job_id) == "stopped"
 
 
+def test_a_kill_switch_ends_what_runs_and_lets_nothing_start_until_it_is_released(admin):
+    job_id = admin.begins("endless.py")
+    task_id = admin("show", job_id, "--json").document["task_id"]
+
+    looked = admin("kill", "--task", task_id, "--reason", "test", "--dry-run")
+    unreasoned = admin("kill", "--task", task_id, "--yes")
+    engaged = admin("kill", "--task", task_id, "--reason", "test", "--yes", "--json")
+    admin.until(lambda: admin.state(job_id) == "stopped")
+    in_force = admin("switches", "-o", "ids").out.split()
+    released = admin("release", in_force[0], "--reason", "over")
+
+    assert "Nothing was done" in looked.out
+    assert unreasoned.code == 2
+    assert engaged.code == 0, engaged.err
+    assert str(engaged.document["order_id"]) in in_force
+    assert released.code == 0, released.err
+    assert admin("switches", "-o", "ids").out == ""
+
+
 def test_whoever_follows_a_job_goes_on_when_the_server_comes_back(served, admin):
     job_id = admin.begins("long.py")
     following = admin.start("trace", job_id, "--follow", "--json", "--all")
