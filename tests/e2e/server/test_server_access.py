@@ -14,7 +14,6 @@ def person_of(tenant: str, role: str, admin: Person, folder: Path) -> Person:
     return Person(folder, admin.served, key=made.out.strip())
 
 
-@pytest.mark.requirement("S1-CONC-1")
 def test_two_tenants_see_nothing_of_each_other(admin, tmp_path):
     of_a = person_of("a", "submitter", admin, tmp_path / "a")
     of_b = person_of("b", "submitter", admin, tmp_path / "b")
@@ -34,6 +33,7 @@ def test_two_tenants_see_nothing_of_each_other(admin, tmp_path):
         assert "there is no job" in done.err
 
 
+@pytest.mark.slow
 def test_a_viewer_sees_jobs_without_their_texts_and_orders_nothing(admin, tmp_path):
     submitter = person_of("c", "submitter", admin, tmp_path / "s")
     viewer = person_of("c", "viewer", admin, tmp_path / "v")
@@ -65,6 +65,7 @@ def test_a_revoked_key_is_refused_at_once(admin, tmp_path):
     assert "not valid" in done.err
 
 
+@pytest.mark.slow
 def test_what_was_done_is_in_the_audit(admin, tmp_path):
     person_of("e", "viewer", admin, tmp_path / "e")
 
@@ -84,6 +85,7 @@ def test_leaving_loopback_needs_a_key(tmp_path):
     assert "custody keys create" in done.err
 
 
+@pytest.mark.slow
 def test_the_home_of_a_server_is_looked_after_with_the_same_commands(admin):
     home = str(admin.served.folder / "home")
 

@@ -57,6 +57,7 @@ def test_a_folder_is_sent_whole_and_only_once(admin):
     assert refs[0]["files"] == 2
 
 
+@pytest.mark.slow
 def test_standard_input_is_evidence_there_too(admin):
     done = admin("run", "How often?", "-e", "-", "--playbook", "quick.py", "--quiet", stdin="pump\npump\n")
 
@@ -64,6 +65,7 @@ def test_standard_input_is_evidence_there_too(admin):
     assert "answer     2" in done.out
 
 
+@pytest.mark.slow
 def test_files_that_a_job_made_come_back_checked(admin):
     (admin.folder / "makes.py").write_text(
         '# %% make\nimport pathlib\npathlib.Path("out.csv").write_text("a,b\\n")\n# %% answer\nSUBMIT(answer="x", citations=[])\n'
@@ -117,6 +119,7 @@ def test_what_needs_this_machine_says_what_to_do_instead(admin):
     assert len(done.err.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_trace_of_a_server_is_that_of_a_home(admin):
     job_id = admin("run", "How often?", "-e", "notes.txt", "-p", "quick.py", "--json").document["job_id"]
     home = str(admin.served.folder / "home")

@@ -2,7 +2,10 @@
 
 import signal
 
+import pytest
 
+
+@pytest.mark.requirement("S1-CONC-1")
 def test_a_steer_reaches_the_next_iteration(admin):
     job_id = admin.begins("long.py")
 
