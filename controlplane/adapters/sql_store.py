@@ -1,8 +1,9 @@
 """The store on one database, whichever it is: short transactions with a promise about the disk, and readers that never wait."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -54,36 +55,82 @@ from controlplane.ports_remote import Remote
 
 
 class SqlTransaction:
-    """One transaction and the rows in it. When it writes, each row that it reads to decide is its own until it ends."""
+    """One transaction and the rows in it. When it writes, each row that it reads to decide is its own until it ends.
+
+    Most touch few tables: what speaks for a table is made when it is asked for.
+    """
+
+    now_ms: int
+    jobs: Jobs
+    tasks: Tasks
+    leases: Leases
+    history: History
+    traces: Traces
+    budgets: Budgets
+    steers: Steers
+    answers: Answers
+    keys: Keys
+    tenants: Tenants
+    permissions: Permissions
+    audits: Audits
+    repeats: Repeats
+    uploads: Uploads
+    owned: Owned
+    attempts: Attempts
+    task_list: TaskList
+    backlog: Backlog
+    workers: Workers
+    duties: Duties
+    archive: Archive
+    controls: Controls
+    retunes: Retunes
+    findings: Findings
+    figures: Figures
+    remote: Remote
 
     def __init__(self, connection: sa.Connection, *, now_ms: int, is_writing: bool, cold: Cold) -> None:
         self.now_ms = now_ms
-        self.jobs: Jobs = SqlJobs(connection, now_ms=now_ms, is_writing=is_writing)
-        self.tasks: Tasks = SqlTasks(connection, is_writing=is_writing)
-        self.leases: Leases = SqlLeases(connection, now_ms=now_ms, is_writing=is_writing)
-        self.history: History = SqlHistory(connection, now_ms=now_ms, cold=cold)
-        self.traces: Traces = SqlTraces(connection, cold=cold)
-        self.budgets: Budgets = SqlBudgets(connection, now_ms=now_ms, is_writing=is_writing)
-        self.steers: Steers = SqlSteers(connection, now_ms=now_ms)
-        self.answers: Answers = SqlAnswers(connection, now_ms=now_ms)
-        self.keys: Keys = SqlKeys(connection, now_ms=now_ms)
-        self.tenants: Tenants = SqlTenants(connection, now_ms=now_ms)
-        self.permissions: Permissions = SqlPermissions(connection, now_ms=now_ms)
-        self.audits: Audits = SqlAudits(connection, now_ms=now_ms)
-        self.repeats: Repeats = SqlRepeats(connection, now_ms=now_ms)
-        self.uploads: Uploads = SqlUploads(connection, now_ms=now_ms)
-        self.owned: Owned = SqlOwned(connection, now_ms=now_ms)
-        self.attempts: Attempts = SqlAttempts(connection)
-        self.task_list: TaskList = SqlTaskList(connection)
-        self.backlog: Backlog = SqlBacklog(connection, now_ms=now_ms)
-        self.workers: Workers = SqlWorkers(connection, now_ms=now_ms)
-        self.duties: Duties = SqlDuties(connection, now_ms=now_ms)
-        self.archive: Archive = SqlArchive(connection, now_ms=now_ms)
-        self.controls: Controls = SqlControls(connection, now_ms=now_ms)
-        self.retunes: Retunes = SqlRetunes(connection, now_ms=now_ms)
-        self.findings: Findings = SqlFindings(connection, now_ms=now_ms)
-        self.figures: Figures = SqlFigures(connection, now_ms=now_ms)
-        self.remote: Remote = SqlRemote(connection, now_ms=now_ms)
+        self.connection = connection
+        self.is_writing = is_writing
+        self.cold = cold
+
+    def __getattr__(self, name: str) -> Any:
+        """Called once for each table: what it makes is found as an attribute from then on."""
+        if name not in _TABLES:
+            raise AttributeError(name)
+        made = _TABLES[name](self)
+        setattr(self, name, made)
+        return made
+
+
+_TABLES: dict[str, Callable[[SqlTransaction], Any]] = {
+    "jobs": lambda tx: SqlJobs(tx.connection, now_ms=tx.now_ms, is_writing=tx.is_writing),
+    "tasks": lambda tx: SqlTasks(tx.connection, is_writing=tx.is_writing),
+    "leases": lambda tx: SqlLeases(tx.connection, now_ms=tx.now_ms, is_writing=tx.is_writing),
+    "history": lambda tx: SqlHistory(tx.connection, now_ms=tx.now_ms, cold=tx.cold),
+    "traces": lambda tx: SqlTraces(tx.connection, cold=tx.cold),
+    "budgets": lambda tx: SqlBudgets(tx.connection, now_ms=tx.now_ms, is_writing=tx.is_writing),
+    "steers": lambda tx: SqlSteers(tx.connection, now_ms=tx.now_ms),
+    "answers": lambda tx: SqlAnswers(tx.connection, now_ms=tx.now_ms),
+    "keys": lambda tx: SqlKeys(tx.connection, now_ms=tx.now_ms),
+    "tenants": lambda tx: SqlTenants(tx.connection, now_ms=tx.now_ms),
+    "permissions": lambda tx: SqlPermissions(tx.connection, now_ms=tx.now_ms),
+    "audits": lambda tx: SqlAudits(tx.connection, now_ms=tx.now_ms),
+    "repeats": lambda tx: SqlRepeats(tx.connection, now_ms=tx.now_ms),
+    "uploads": lambda tx: SqlUploads(tx.connection, now_ms=tx.now_ms),
+    "owned": lambda tx: SqlOwned(tx.connection, now_ms=tx.now_ms),
+    "attempts": lambda tx: SqlAttempts(tx.connection),
+    "task_list": lambda tx: SqlTaskList(tx.connection),
+    "backlog": lambda tx: SqlBacklog(tx.connection, now_ms=tx.now_ms),
+    "workers": lambda tx: SqlWorkers(tx.connection, now_ms=tx.now_ms),
+    "duties": lambda tx: SqlDuties(tx.connection, now_ms=tx.now_ms),
+    "archive": lambda tx: SqlArchive(tx.connection, now_ms=tx.now_ms),
+    "controls": lambda tx: SqlControls(tx.connection, now_ms=tx.now_ms),
+    "retunes": lambda tx: SqlRetunes(tx.connection, now_ms=tx.now_ms),
+    "findings": lambda tx: SqlFindings(tx.connection, now_ms=tx.now_ms),
+    "figures": lambda tx: SqlFigures(tx.connection, now_ms=tx.now_ms),
+    "remote": lambda tx: SqlRemote(tx.connection, now_ms=tx.now_ms),
+}
 
 
 class SqlStore:
