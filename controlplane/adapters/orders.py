@@ -12,7 +12,7 @@ from rlm_worker.contracts.gateway import Steer
 
 _LEASE_FIELDS = tuple(each.name for each in fields(Lease))
 ORDERS = f"""
-SELECT job.desired, job.reason, {{now_ms}},
+SELECT job.desired, job.reason, job.budget_version, {{now_ms}},
   coalesce((SELECT max(command_id) FROM command WHERE command.job_id = job.job_id AND command.kind = 'steer'), 0),
   {", ".join(f"lease.{name}" for name in _LEASE_FIELDS)}
 FROM job LEFT JOIN lease ON lease.job_id = job.job_id WHERE job.job_id = {{job_id}}"""
@@ -22,7 +22,7 @@ def to_orders(
     found: Sequence[Any], *, steer_seen: int, steers: Callable[[], tuple[Steer, ...]]
 ) -> tuple[Orders, int]:
     """Orders from a row, and the database's time. `steers` is asked only when there are new ones."""
-    desired, reason, now_ms, last_steer, *lease = found
+    desired, reason, version, now_ms, last_steer, *lease = found
     held = dict(zip(_LEASE_FIELDS, lease, strict=True))
     return (
         Orders(
@@ -30,6 +30,7 @@ def to_orders(
             reason=words.plain(reason),
             lease=None if lease[0] is None else Lease(**{**held, "fence": Fence(held["fence"])}),
             steers=steers() if last_steer > steer_seen else (),
+            budget_version=version,
         ),
         now_ms,
     )

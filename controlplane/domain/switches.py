@@ -1,5 +1,6 @@
 """Kill switches: what an order covers until it is released. Pure; knows no store."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -97,6 +98,6 @@ def check_reason(reason: str) -> None:
         raise InvalidRequest(f"say why, in 1 to {_MOST} characters: the reason stays on record")
 
 
-def covering(switches: list[Switch], subject: Subject) -> Switch | None:
+def covering(switches: Sequence[Switch], subject: Subject) -> Switch | None:
     """The first switch in force that covers the job, if any."""
     return next((each for each in switches if each.covers(subject)), None)

@@ -2,7 +2,9 @@
 
 from functools import cached_property
 
-from controlplane.domain.queueing import Kind, Policy, Share, hindrance, subject
+from controlplane.domain.queueing import Kind, Policy, Share, hindrance
+from controlplane.domain.switches import covering
+from controlplane.handlers.switches import subject_of
 from controlplane.ports import JobRow, Rules, Transaction
 
 
@@ -47,9 +49,9 @@ class Turns:
         state = row.state
         kind = Kind(state.tenant_id, state.model, state.sub_model)
         policy = policy_for(self._tx, self._rules, frozenset((state.tenant_id,)))
-        for switch in policy.switches:
-            if switch.covers(subject(kind, task_id=state.task_id, job_id=state.job_id)):
-                return str(switch)
+        switch = covering(policy.switches, subject_of(row))
+        if switch is not None:
+            return str(switch)
         return hindrance(kind, self._busy, policy) or row.refusal or self._place_words()
 
     def _place_words(self) -> str:

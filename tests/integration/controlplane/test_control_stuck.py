@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from controlplane.adapters import schema
 from controlplane.domain.findings import read_policy
 from controlplane.domain.identity import Caller, Scope
+from controlplane.handlers.workers import register
 from controlplane.ports_control import StuckRules
 from controlplane.watchdogs import lease_reaper
 from controlplane.watchdogs.stuck_keeper import StuckKeeper
@@ -277,6 +278,7 @@ def test_findings_are_shown_to_their_own_tenant(app, hands):
 )
 def test_monitors_tell_how_many_how_old_how_often_and_who_was_heard_of(app, hands):
     running, waiting = at_work(hands), hands(tenant_id="acme")
+    register(app.desk, running.worker_id, host="h", slots=2)
     change(app, schema.job, running.job_id, losses=2, created_ms=LONG_AGO)
     change(app, schema.job, waiting.job_id, created_ms=LONG_AGO)
     hands().work()
