@@ -136,9 +136,10 @@ class Serving:
         if worker is None:
             return
         self._ending.set()
-        self._pause(worker, is_paused=True)
         seconds = self._manner.drain_seconds if timeout is None else timeout
         if self._manner.drain == "finish":
+            # Only here: a consumer that was paused sleeps for seconds before it can end.
+            self._pause(worker, is_paused=True)
             with self._changed:
                 self._changed.wait_for(lambda: self._at_work == 0, timeout=seconds)
         self._leave()
