@@ -62,9 +62,14 @@ ELSEWHERE = {
     "prompt_shortened": "written when a prompt does not fit its model",
 }
 WRITES = [f"{when}.{kind}" for when in of_worker.WRITES for kind in sorted(set(EVENT_KINDS) - set(ELSEWHERE))]
-#: Those around parking have jobs of their own: test_asker_killed.py and test_parker_killed.py.
-PARKING = {point for point in of_worker.POINTS | of_controlplane.POINTS if point.startswith("park.")}
-POINTS = sorted((of_worker.POINTS | of_controlplane.POINTS) - PARKING) + WRITES
+#: Points that no single job in its own process comes to, and who comes there.
+OTHERS = {
+    "park.": "test_asker_killed.py, test_parker_killed.py",
+    "cool.": "tests/integration/controlplane/test_controlplane_cold.py",
+    "dispatch.": "tests/integration/controlplane/test_controlplane_crashes.py: a job of one's own is sent by an errand",
+}
+NAMED = of_worker.POINTS | of_controlplane.POINTS
+POINTS = sorted(point for point in NAMED if not point.startswith(tuple(OTHERS))) + WRITES
 
 
 def script(request: dict[str, Any], n: int) -> Reply:
