@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 EXTRAS := $(VENV)/.extras
 UV     := $(shell command -v uv 2>/dev/null)
 
-.PHONY: demo test test-slow test-docker test-model lint types bench clean lock venv
+.PHONY: openapi demo test test-slow test-docker test-model lint types bench clean lock venv
 .DEFAULT_GOAL := venv
 
 venv: $(STAMP)
@@ -57,6 +57,10 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	$(BIN)/mypy
+
+# The contract of the HTTP API, checked in; a test says when it is not current.
+openapi: $(STAMP)
+	$(BIN)/python -m controlplane.api.document docs/openapi.json
 
 bench: $(STAMP)
 	$(BIN)/python -m bench

@@ -6,7 +6,19 @@ import sys
 
 from bench.measure import Report
 
-NAMES = ("sandbox", "docker", "cells", "batch", "start", "search", "engine", "journal")
+NAMES = (
+    "sandbox",
+    "docker",
+    "cells",
+    "batch",
+    "start",
+    "search",
+    "engine",
+    "journal",
+    "queue",
+    "pages",
+    "gateway",
+)
 
 
 def main(argv: list[str] | None = None) -> int:

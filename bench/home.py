@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from controlplane.bootstrap import App, EmbeddedRuntime, open_app
+from controlplane.bootstrap import App, open_app
 from controlplane.config import Settings
 from controlplane.domain.commands import JobRequest
+from controlplane.runtime import EmbeddedRuntime
 from controlplane.views import JobView
 from rlm_worker.actor import Runner
 from rlm_worker.config import WorkerSettings

@@ -1,4 +1,4 @@
-"""Other RLMs, each in a virtual environment of its own in the user's cache: installed once, never into the project's."""
+"""Other programs, each in a virtual environment of its own in the user's cache: installed once, never into the project's."""
 
 import json
 import os
@@ -13,6 +13,7 @@ _REQUIREMENTS = {
     "dspy": ("dspy==3.4.1", "deno==2.9.8"),
     "predict-rlm": ("predict-rlm==0.13.1", "dspy==3.4.1", "deno==2.9.8"),
     "rlms": ("rlms==0.1.3",),
+    "dbos": ("dbos==3.3.0", "psycopg[binary]>=3.2"),
 }
 _INSTALL_SECONDS = 900
 # Deno takes the place of a remote module that only reads lines: hosts without that network could not start the peer otherwise.

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, get_args
 
+from controlplane.control_settings import ControlSettings
 from controlplane.engine_settings import MAY_BE_ZERO, EngineSettings, ModelChoices
 from controlplane.errors import InvalidRequest
 
@@ -16,11 +18,15 @@ _PREFIX = "CUSTODY_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(ModelChoices, EngineSettings):
+class Settings(ModelChoices, EngineSettings, ControlSettings):
     """Everything that can be set about an installation. Keys of providers are not here: the worker alone reads them."""
 
     #: Folder of the database and of staged evidence.
     home: Path = Path(".custody")
+    #: PostgreSQL database that several machines share, as postgresql://USER:PASSWORD@HOST:PORT/NAME; none: a file in the home.
+    database_url: str | None = field(default=None, repr=False)
+    #: Where old traces go, as a URL that fsspec knows and every machine sees; none: the folder cold of the home.
+    cold_url: str | None = field(default=None, repr=False)
     tenant: str = "local"
     #: A worker that is silent this long has lost its job.
     lease_seconds: float = 15.0
@@ -34,6 +40,18 @@ class Settings(ModelChoices, EngineSettings):
     resend_seconds: float = 5.0
     #: Time a stopping process gives its jobs to let go.
     drain_seconds: float = 10.0
+    #: What a stopping process does with its jobs: hand_back lets others go on at once, finish waits drain_seconds for them.
+    drain: str = "hand_back"
+    #: Name of the image or release that a worker runs; kill switches look for it.
+    worker_image: str = ""
+    #: Redis or Valkey that carries wake-ups; none means a table beside the database.
+    redis_url: str | None = None
+    #: Begins the names of all keys there.
+    redis_namespace: str = "custody"
+    #: Jobs at work at once that ask a model of this name: "openai:*=8, anthropic:claude-opus=2".
+    model_limits: str = ""
+    #: Most bytes of one request to the gateway, as it is after unpacking.
+    request_bytes: int = 64 << 20
     model: str | None = None
     sub_model: str | None = None
     #: Longest time of one cell.
@@ -42,6 +60,30 @@ class Settings(ModelChoices, EngineSettings):
     sandbox: str = "namespaces"
     #: What cells may say: open or strict.
     language: str | None = None
+    #: Models by their address, separated by spaces, that callers of the API may name.
+    api_models: str | None = None
+    #: Bytes of one request's body; a piece of an upload may have more.
+    max_body_bytes: int = 4 * 1024 * 1024
+    max_piece_bytes: int = 64 * 1024 * 1024
+    #: Bytes that a tenant may bring in.
+    upload_quota_bytes: int = 50 * 1024 * 1024 * 1024
+    #: Threads that answer requests, and requests that may wait for one.
+    api_threads: int = 16
+    api_waiting: int = 64
+    #: Requests of one caller in a second, over time and all at once.
+    api_rate: float = 50.0
+    api_burst: float = 200.0
+    #: Who issues tokens, for whom, and where its keys are (a URL or a file): without an issuer, keys of the API alone.
+    oidc_issuer: str | None = None
+    oidc_audience: str | None = None
+    oidc_jwks: str | None = None
+    #: Claims that name the tenant, the roles and the caller; in which tenant and roles by value, as in admins=admin,ops=operator.
+    oidc_tenant_claim: str = "tenant"
+    oidc_roles_claim: str = "roles"
+    oidc_name_claim: str = "sub"
+    oidc_roles: str | None = None
+    #: Clocks may differ by this much.
+    oidc_leeway_seconds: float = 30.0
     #: Where each value comes from: default, a file, a variable or a flag.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -73,20 +115,36 @@ def load_settings(
                 raise InvalidRequest(f"{source}: there is no setting {name!r}. There are: {', '.join(known)}")
             given.setdefault(name, (_typed(name, value, source=source, kind=known[name].type), source))
     sources = {name: given[name][1] if name in given else "default" for name in known}
-    return Settings(**{name: value for name, (value, _) in given.items()}, sources=sources)
+    settings = Settings(**{name: value for name, (value, _) in given.items()}, sources=sources)
+    _check_database(settings)
+    return settings
+
+
+def _check_database(settings: Settings) -> None:
+    url = settings.database_url
+    if url is not None and not re.match(r"postgres(ql)?(\+psycopg)?://", url):
+        raise InvalidRequest(
+            f"{settings.sources['database_url']}: database_url must look like postgresql://USER:PASSWORD@HOST:PORT/NAME"
+        )
 
 
 def setting_rows(settings: Settings) -> list[tuple[str, str, str]]:
-    """Name, value and source of every setting, for people."""
+    """Name, value and source of every setting, for people; passwords are not among what they see."""
     return [
         (
             name,
-            "" if (value := getattr(settings, name)) is None else str(value),
+            "" if (value := getattr(settings, name)) is None else without_password(str(value)),
             settings.sources.get(name, "default"),
         )
         for name in (item.name for item in fields(Settings))
         if name != "sources"
     ]
+
+
+def without_password(text: str) -> str:
+    """A URL as people may see it; other text as it is."""
+    hidden = re.sub(r"(?<=://)([^/?#@]*?):[^/?#]*(?=@)", r"\1:***", text)
+    return re.sub(r"([?&]password=)[^&]*", r"\1***", hidden) if "://" in text else text
 
 
 def _from_flags(flags: Mapping[str, Any]) -> dict[str, tuple[Any, str]]:

@@ -15,6 +15,10 @@ POINTS = frozenset(
         "park.after_commit",
         "settle.before_commit",
         "settle.after_commit",
+        "cool.before_blob",
+        "cool.after_blob",
+        "cool.before_delete",
+        "cool.after_delete",
     }
 )
 

@@ -25,6 +25,7 @@ class EngineSettings:
     #: Least time for the closing turn of a model; time that a stopped job has for a last SUBMIT.
     closing_seconds: float = 10.0
     stop_grace_seconds: float = 5.0
+    pause_grace_seconds: float = 30.0
     #: Characters of a cell's output that the next prompt shows.
     observation_chars: int = 10_000
     #: How the model that writes cells is spoken to; by its name when it is not set.
@@ -76,6 +77,7 @@ MAY_BE_ZERO = frozenset(
         "turn_temperature",
         "closing_seconds",
         "stop_grace_seconds",
+        "pause_grace_seconds",
         "max_rollovers",
         "temperature",
         "model_linger_seconds",

@@ -2,16 +2,23 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from pydantic import JsonValue
 
 from controlplane.domain.budget import NOTHING, Account, Amounts, Limits
+from controlplane.domain.identity import Scope
+from controlplane.domain.ids import Chain
 from controlplane.domain.job_state import JobState
 from controlplane.domain.lease import Lease
+from controlplane.domain.queueing import ModelLimit
 from controlplane.domain.receipts import Link
 from controlplane.domain.task import TaskState
+from controlplane.ports_access import AccessRows
+from controlplane.ports_control import ControlRows, SideOrders, StuckRules
+from controlplane.ports_queue import Backlog, Duties, Workers
+from controlplane.ports_remote import Remote
 from rlm_worker.contracts import TraceRecord
 from rlm_worker.contracts.gateway import Desired, PersonAnswer, Steer
 from rlm_worker.contracts.trace import GENESIS
@@ -31,6 +38,10 @@ class JobRow:
     updated_ms: int
     #: When the trace last grew; 0 before that.
     recorded_ms: int = 0
+    #: Names of the tools that it may use, separated by spaces.
+    tools: str = ""
+    #: Time without a record after which it counts as stuck; None: what the settings say.
+    progress_ms: int | None = None
     #: Set aside at the tenant when the job was first claimed; None before that and after the settlement.
     tenant_hold: Amounts | None = None
     #: Of what it spent: already settled at the tenant, because its hold ended before the job did.
@@ -58,15 +69,6 @@ class TaskRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wake:
-    """A wake-up that waits to be sent."""
-
-    outbox_id: int
-    job_id: str
-    generation: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class Orders:
     """What a worker must know between two writes."""
 
@@ -74,6 +76,8 @@ class Orders:
     reason: str
     lease: Lease | None
     steers: tuple[Steer, ...] = ()
+    #: Version of the limits in force; 0: those of the spec.
+    budget_version: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +94,44 @@ class ReceiptRow:
     link: Link
 
 
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """State of a task after an event."""
+
+    #: Of the event with which it was saved.
+    seq: int
+    state: dict[str, Any]
+    digest: str
+    is_terminal: bool = False
+    at_ms: int = 0
+
+
+#: Where a job stands in the order of all: when it was created, and its id.
+JobKey = tuple[int, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFilter:
+    """Which jobs are looked for; every condition must hold."""
+
+    #: Any of these; none means any.
+    states: frozenset[str] = frozenset()
+    #: All of these. The first should be the one that the fewest jobs have.
+    terms: tuple[str, ...] = ()
+    since_ms: int | None = None
+    before_ms: int | None = None
+
+
 class Jobs(Protocol):
-    def get(self, job_id: str) -> JobRow | None: ...
+    """Whoever reads says whose rows they may see: no query can forget it."""
+
+    def get(self, job_id: str, *, scope: Scope) -> JobRow | None: ...
 
     def spec(self, job_id: str) -> str: ...
 
-    def add(self, row: JobRow, *, spec: str) -> None: ...
+    def add(self, row: JobRow, *, spec: str, terms: Sequence[str] = ()) -> None:
+        """Enter a job, and what it is found by."""
+        ...
 
     def save(self, row: JobRow) -> None: ...
 
@@ -103,19 +139,18 @@ class Jobs(Protocol):
         """Save only what recording changes: the account, the end of the trace, and when."""
         ...
 
-    def with_prefix(self, prefix: str, *, limit: int) -> list[str]: ...
+    def with_prefix(self, prefix: str, *, scope: Scope, limit: int) -> list[str]: ...
 
-    def latest(self, *, limit: int, state: str | None, before: str | None) -> list[JobRow]: ...
+    def search(
+        self, wanted: JobFilter, *, scope: Scope, limit: int, after: JobKey | None
+    ) -> tuple[list[JobRow], JobKey | None]:
+        """A page, newest first, of those after a place; and where the next page begins, when there is one.
 
-    def of_task(self, task_id: str) -> list[str]: ...
-
-    def undispatched(
-        self, *, older_than_ms: int, jobs: frozenset[str] | None, limit: int
-    ) -> list[tuple[str, int]]:
-        """Ready jobs and their generations that were not sent since; with `jobs`, only those."""
+        It may be short: what must be looked at on the way is bounded.
+        """
         ...
 
-    def mark_dispatched(self, job_id: str) -> None: ...
+    def of_task(self, task_id: str) -> list[str]: ...
 
     def waited_enough(self, *, jobs: frozenset[str] | None, limit: int) -> list[str]:
         """Parked jobs whose time has come; with `jobs`, only those."""
@@ -123,7 +158,7 @@ class Jobs(Protocol):
 
 
 class Tasks(Protocol):
-    def get(self, task_id: str) -> TaskRow | None: ...
+    def get(self, task_id: str, *, scope: Scope) -> TaskRow | None: ...
 
     def add(self, row: TaskRow) -> None: ...
 
@@ -151,8 +186,6 @@ class Leases(Protocol):
         """Lease time of the attempts that are over."""
         ...
 
-    def seen(self, worker_id: str) -> None: ...
-
 
 class History(Protocol):
     def append_events(self, task_id: str, links: Sequence[Link], *, actor: str) -> None: ...
@@ -163,10 +196,22 @@ class History(Protocol):
 
     def receipts(self, task_id: str) -> list[ReceiptRow]: ...
 
-    def save_checkpoint(self, task_id: str, *, seq: int, state: dict[str, Any], digest: str) -> None: ...
+    def save_checkpoint(self, task_id: str, checkpoint: Checkpoint) -> None: ...
 
-    def checkpoint(self, task_id: str) -> tuple[int, dict[str, Any], str] | None:
-        """Newest checkpoint: the sequence it stands at, the state, its digest."""
+    def checkpoint(self, task_id: str, *, seq: int | None = None) -> Checkpoint | None:
+        """The checkpoint at a sequence, the newest when none is named."""
+        ...
+
+    def checkpoints(self, task_id: str) -> list[Checkpoint]:
+        """Every checkpoint, oldest first."""
+        ...
+
+    def mark_terminal(self, task_id: str, *, seq: int) -> None:
+        """Say that the task was over with this checkpoint."""
+        ...
+
+    def expire_checkpoints(self, task_id: str, *, before_ms: int) -> int:
+        """Drop those that are older, but never the newest nor a terminal one; return how many. Events give them again."""
         ...
 
 
@@ -179,12 +224,59 @@ class Traces(Protocol):
         """The newest event of a kind."""
         ...
 
+    def end(self, job_id: str) -> tuple[int, str]:
+        """How many events there are, and the hash of the last."""
+        ...
+
     def of_kind(self, job_id: str, *, kind: str) -> list[TraceRecord]:
         """Every event of a kind that is rare."""
         ...
 
     def checked(self, job_id: str) -> Iterator[TraceRecord]:
         """Whole trace, read so that a changed byte of the stored text raises Tampered."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """Links of a chain that follow one another, as they are stored."""
+
+    chain: Chain
+    owner_id: str
+    first_seq: int
+    last_seq: int
+    content: bytes
+
+
+class Archive(Protocol):
+    """Which links of chains are in cold storage. Whoever reads a chain gets them from there without knowing."""
+
+    def due(self, chain: Chain, *, before_ms: int, limit: int) -> list[str]:
+        """Jobs or tasks that ended before a time and have links in the tables."""
+        ...
+
+    def segment(self, chain: Chain, owner_id: str, *, limit: int) -> Segment | None:
+        """The oldest links that are in the tables."""
+        ...
+
+    def move(self, segment: Segment, *, digest: str) -> None:
+        """Enter where links are, and take them out of the tables; VersionConflict when they are not all there any more."""
+        ...
+
+    def pieces(self, chain: Chain, owner_id: str) -> Sequence[str]:
+        """Digests of the pieces that hold links of a chain, oldest first."""
+        ...
+
+
+class Cold(Protocol):
+    """Content by its digest, for what is seldom read."""
+
+    def keep(self, content: bytes) -> str:
+        """Store durably; it has been read back when this returns its digest."""
+        ...
+
+    def read(self, digest: str) -> bytes:
+        """Tampered when it is not what it was."""
         ...
 
 
@@ -200,16 +292,6 @@ class Budgets(Protocol):
     def entries(self, budget_id: str) -> list[LedgerEntry]: ...
 
 
-class Outbox(Protocol):
-    def add(self, job_id: str, *, generation: int) -> None: ...
-
-    def due(self, *, jobs: frozenset[str] | None, limit: int) -> list[Wake]:
-        """Wake-ups to send, oldest first; with `jobs`, only theirs."""
-        ...
-
-    def mark_sent(self, outbox_ids: Sequence[int]) -> None: ...
-
-
 class Steers(Protocol):
     def add(self, job_id: str, *, text: str, by: str) -> int: ...
 
@@ -222,7 +304,7 @@ class Answers(Protocol):
     def of(self, job_id: str) -> tuple[PersonAnswer, ...]: ...
 
 
-class Transaction(Protocol):
+class Transaction(AccessRows, ControlRows, Protocol):
     """Everything one decision reads and writes. Leaving it normally commits; an exception undoes all of it."""
 
     #: The database's clock, read once.
@@ -233,9 +315,13 @@ class Transaction(Protocol):
     history: History
     traces: Traces
     budgets: Budgets
-    outbox: Outbox
     steers: Steers
     answers: Answers
+    backlog: Backlog
+    workers: Workers
+    duties: Duties
+    archive: Archive
+    remote: Remote
 
 
 class Watch(Protocol):
@@ -253,14 +339,16 @@ class Watch(Protocol):
 class Store(Protocol):
     """The truth."""
 
+    cold: Cold
+
     def write(self, durability: Durability = "full") -> AbstractContextManager[Transaction]: ...
 
     def read(self) -> AbstractContextManager[Transaction]: ...
 
     def watch(self) -> AbstractContextManager[Watch]: ...
 
-    def announce(self) -> None:
-        """Wake everyone in this process who waits for a change."""
+    def announce(self, job_id: str = "") -> None:
+        """Wake whoever waits for news of a job (of anything, when none is named), in this process and, soon, in others."""
         ...
 
     def close(self) -> None: ...
@@ -275,6 +363,12 @@ class Rules:
     tenant_concurrency: int | None = None
     default_tenant: str = "local"
     resend_after_ms: int = 5_000
+    #: Jobs at work at once that ask certain models.
+    model_limits: tuple[ModelLimit, ...] = ()
+    #: A worker that was not seen for so long does not count.
+    worker_silent_ms: int = 30_000
+    stuck: StuckRules = field(default_factory=StuckRules)
+    stuck_policy: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,3 +385,5 @@ class Desk:
     pid_of: Callable[[str], int]
     #: Whether a call to the model of this name has a known price.
     is_priced: Callable[[str], bool]
+    #: Orders that wait for nobody.
+    side: SideOrders

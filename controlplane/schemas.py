@@ -6,6 +6,7 @@ import jsonschema_rs
 
 from controlplane.errors import InvalidRequest
 from rlm_worker.contracts import JsonObject
+from rlm_worker.contracts.formats import FORMATS
 
 
 def _refuse(address: str) -> Any:
@@ -15,6 +16,6 @@ def _refuse(address: str) -> Any:
 def checker(schema: JsonObject) -> Any:
     """A validator of this schema. Following a reference would let whoever wrote it choose what we fetch."""
     try:
-        return jsonschema_rs.validator_for(schema, retriever=_refuse)
+        return jsonschema_rs.validator_for(schema, retriever=_refuse, formats=FORMATS, validate_formats=True)
     except (ValueError, jsonschema_rs.ValidationError) as error:
         raise InvalidRequest(f"not a usable JSON Schema: {str(error).splitlines()[0]}") from error

@@ -3,24 +3,27 @@
 import asyncio
 import gc
 import logging
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import dramatiq
-
 import sandbox
+from rlm_worker import deadman
 from rlm_worker.contracts.gateway import (
-    JOBS_QUEUE,
-    RUN_JOB,
     Claimed,
     ClaimRequest,
     GatewayRefused,
     NotClaimed,
+    RenewAnswer,
+    Retune,
 )
 from rlm_worker.errors import LostAuthority
+from rlm_worker.ground import Ground
 from rlm_worker.heartbeat import Heartbeat, Listeners
-from rlm_worker.job import Attempt, Orders, Parts
+from rlm_worker.job import Attempt, Parts
+from rlm_worker.orders import Orders
 
 log = logging.getLogger(__name__)
 
@@ -54,28 +57,43 @@ class Runner:
 
     async def _attempt(self, claimed: Claimed, claimed_at: float) -> None:
         loop = asyncio.get_running_loop()
-        orders = Orders()
-        attempt = Attempt(claimed, self._parts, orders)
+        orders, enough = Orders(), threading.Event()
+        attempts: list[Attempt] = []
 
         def lose(why: str) -> None:
-            attempt.fence()
+            enough.set()
+            for attempt in attempts:
+                attempt.fence()
             _hand_over(loop, orders.lose, why)
+
+        def hear(answer: RenewAnswer) -> None:
+            if answer.desired != "run":
+                enough.set()
+            _hand_over(loop, partial(orders.hear, at=time.monotonic()), answer)
 
         heartbeat = Heartbeat(
             self._parts.gateway,
             claimed.lease,
             claimed_at=claimed_at,
+            budget_seen=0 if claimed.retune is None else claimed.retune.version,
             margin_seconds=self._parts.settings.lease_margin_seconds,
-            listeners=Listeners(
-                ordered=lambda answer: _hand_over(loop, orders.hear, answer),
-                lost=lose,
-            ),
+            listeners=Listeners(ordered=hear, lost=lose, trusted=partial(deadman.PROCESS.trust, id(orders))),
         )
         heartbeat.start()
+        ground: Ground | None = None
         try:
-            await attempt.run()
+            if self._parts.place is not None:
+                # Under the lease: what has to come from afar may take long. Limits may change meanwhile.
+                retunes: list[Retune] = []
+                orders.on_retune = retunes.append
+                ground = await asyncio.to_thread(self._parts.place.bring, claimed, enough)
+                claimed = claimed.model_copy(update={"retune": [claimed.retune, *retunes][-1]})
+            attempts.append(Attempt(claimed, self._parts, orders, ground=ground))
+            await attempts[0].run()
         finally:
             heartbeat.stop()
+            if ground is not None:
+                await asyncio.to_thread(ground.close)
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, listener: Callable[[Any], None], said: object) -> None:
@@ -84,14 +102,3 @@ def _hand_over(loop: asyncio.AbstractEventLoop, listener: Callable[[Any], None],
     except RuntimeError:
         # The loop is closed: the attempt has ended and nobody listens any more.
         log.debug("order_after_end")
-
-
-def declare(
-    broker: dramatiq.Broker, *, run: Callable[[str, int], None], queue_name: str = JOBS_QUEUE
-) -> "dramatiq.Actor[[str, int], None]":
-    """Declare the one actor. The queue's own retries and limits stay off: leases own both."""
-
-    def run_job(job_id: str, generation: int) -> None:
-        run(job_id, generation)
-
-    return dramatiq.actor(broker=broker, queue_name=queue_name, actor_name=RUN_JOB)(run_job)

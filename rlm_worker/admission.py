@@ -9,7 +9,7 @@ from pathlib import Path
 from rlm_worker.calls import Call
 from rlm_worker.cutting import NotCut, cut_pages
 from rlm_worker.errors import NotAsked
-from rlm_worker.media import PageOf, keep_media, page_text, refuse_unseeing
+from rlm_worker.media import PageOf, keep_media, media_digest, page_text, refuse_unseeing
 from rlm_worker.models.port import Media
 from rlm_worker.workbench import Workbench
 
@@ -29,6 +29,7 @@ async def admit(bench: Workbench, calls: Sequence[Call]) -> list[Call | NotAsked
     for ready in admitted:
         if isinstance(ready, Call):
             await asyncio.to_thread(keep_media, ready.media, bench.artifacts)
+            await asyncio.to_thread(bench.hand_in, [media_digest(each) for each in ready.media])
     return admitted
 
 

@@ -23,6 +23,7 @@ async def collect_artifacts(bench: Workbench, spec: JobSpec, session: sandbox.Se
     try:
         collected = await session.artifacts(incoming)
         await asyncio.to_thread(_keep, collected, bench.artifacts)
+        await asyncio.to_thread(bench.hand_in, [artifact.sha256 for artifact in collected.artifacts])
     except (sandbox.SandboxError, OSError) as error:
         lost = ArtifactsCollected(skipped=(f"the workspace: {error}",), skipped_total=1)
         await bench.writer.write(lost)

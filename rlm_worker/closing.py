@@ -9,7 +9,7 @@ import sandbox
 from rlm_worker.contracts import JsonObject
 from rlm_worker.contracts.trace import BudgetExhausted
 from rlm_worker.endings import Ending, Exhausted, Stopped, Submitted
-from rlm_worker.errors import BudgetExceeded
+from rlm_worker.errors import BudgetExceeded, MustPark
 from rlm_worker.journal import NodeJournal
 from rlm_worker.meter import Meter
 from rlm_worker.trace import TraceWriter
@@ -29,13 +29,23 @@ class Closing:
     """The end of one REPL: what brings it, and whether the turn that is left was taken."""
 
     def __init__(
-        self, writer: TraceWriter, journal: NodeJournal, *, node: str, meter: Meter, has_turn: bool
+        self,
+        writer: TraceWriter,
+        journal: NodeJournal,
+        *,
+        node: str,
+        meter: Meter,
+        has_turn: bool,
+        asks: bool = False,
     ) -> None:
         self._writer = writer
         self._journal = journal
         self._node = node
         self._meter = meter
         self.has_turn = has_turn
+        #: Whether the job waits at a limit of its own until that is raised.
+        self._asks = asks
+        self._timer: asyncio.TimerHandle | None = None
         #: Set as soon as the closing turn has begun.
         self.why: Why | None = self._recall()
         self._asked: Why | None = None
@@ -69,9 +79,29 @@ class Closing:
             try:
                 self._meter.check_time()
             except BudgetExceeded as refusal:
+                self.ask_for_more(refusal)
                 self._asked = self._asked or exhausted_by(refusal)
             if self._asked is not None:
                 await self.begin(self._asked)
+
+    def ask_for_more(self, refusal: BudgetExceeded) -> None:
+        """Raise MustPark where a limit of the job is waited at."""
+        if self._asks and refusal.of_job and self.why is None:
+            raise MustPark("budget", str(refusal)) from refusal
+
+    def retuned(self) -> None:
+        """The time to work is another one."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._arm()
+
+    def _arm(self) -> None:
+        seconds = max(0.0, self._meter.seconds_left())
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._time_over)
+
+    def _time_over(self) -> None:
+        limit = f"{self._meter.budget.max_wall_time_ms / 1000:g} s"
+        self.ask(Exhausted("wall_time", limit, limit))
 
     async def begin(self, why: Why) -> None:
         """One more turn, to SUBMIT. A limit is recorded at once, so that a crash does not give another turn."""
@@ -123,17 +153,16 @@ class Closing:
         """Stop the cell that runs meanwhile when the closing turn is asked for, or when the time to work is over."""
         tasks: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
-        timer: asyncio.TimerHandle | None = None
-        if self.has_turn and self.why is None:
-            limit = f"{self._meter.budget.max_wall_time_ms / 1000:g} s"
-            over = Exhausted("wall_time", limit, limit)
-            timer = loop.call_later(max(0.0, self._meter.seconds_left()), self.ask, over)
+        # Where the limit is waited at, a cell may use up the whole time: it runs again when there is more.
+        if self.has_turn and self.why is None and not self._asks:
+            self._arm()
         try:
             with self._cutting(lambda: tasks.add(loop.create_task(_stop_cell(session)))):
                 yield
         finally:
-            if timer is not None:
-                timer.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
             for task in tasks:
                 task.cancel()
 

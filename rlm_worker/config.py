@@ -32,6 +32,8 @@ class WorkerSettings:
     closing_seconds: float = 10.0
     #: Time that a stopped job has for a last SUBMIT; a kill gives none.
     stop_grace_seconds: float = 5.0
+    #: Time that a paused job has to end its calls and its cell; what takes longer is cut off and done again on resume.
+    pause_grace_seconds: float = 30.0
     #: Characters of a cell's output that the next prompt shows, head and tail together.
     observation_chars: int = 10_000
     #: How the model that writes cells is spoken to; by its name when None. See profiles.py.

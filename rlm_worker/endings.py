@@ -6,8 +6,8 @@ from typing import Literal
 
 from rlm_worker.contracts import JsonObject
 from rlm_worker.contracts.job import Dimension
-from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import FailureClass
+from rlm_worker.errors import WaitReason
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Stopped:
 class Waits:
     """The job has to wait for something outside; it is not over."""
 
-    reason: ParkReason
+    reason: WaitReason
     detail: str
     not_before: datetime | None = None
 

@@ -15,10 +15,14 @@ WorkerError
 """  # noqa: D212
 
 from datetime import datetime
+from typing import Literal
 
 from rlm_worker.contracts.job import Dimension
 from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import FailureClass
+
+#: What a job is parked for, or that it is paused.
+WaitReason = ParkReason | Literal["paused"]
 
 
 class WorkerError(Exception):
@@ -57,7 +61,15 @@ class BudgetExceeded(CallRefused):
 
     guest_error = "BudgetExceeded"
 
-    def __init__(self, dimension: Dimension, *, limit: object, spent: object, detail: str = "") -> None:
+    def __init__(
+        self,
+        dimension: Dimension,
+        *,
+        limit: object,
+        spent: object,
+        detail: str = "",
+        of_job: bool = False,
+    ) -> None:
         super().__init__(
             f"budget {dimension} is exhausted: limit {limit}, used or held {spent}"
             + (f" ({detail})" if detail else "")
@@ -66,6 +78,8 @@ class BudgetExceeded(CallRefused):
         self.limit = limit
         self.spent = spent
         self.detail = detail
+        #: Whether it is a limit of the job itself, which somebody can raise, and not of a child.
+        self.of_job = of_job
 
 
 class TurnDeclined(WorkerError):
@@ -79,7 +93,7 @@ class TurnTooLong(WorkerError):
 class MustPark(WorkerError):
     """The job has to wait: the attempt ends here and another goes on from the record."""
 
-    def __init__(self, reason: ParkReason, detail: str, *, not_before: datetime | None = None) -> None:
+    def __init__(self, reason: WaitReason, detail: str, *, not_before: datetime | None = None) -> None:
         super().__init__(detail)
         self.reason = reason
         self.detail = detail

@@ -29,6 +29,8 @@ class Listeners:
 
     ordered: Callable[[RenewAnswer], None]
     lost: Callable[[str], None]
+    #: Until when the lease is trusted, on the monotonic clock; None: it is over.
+    trusted: Callable[[float | None], None] = lambda _until: None
 
 
 class Heartbeat:
@@ -45,6 +47,7 @@ class Heartbeat:
         claimed_at: float,
         margin_seconds: float,
         listeners: Listeners,
+        budget_seen: int = 0,
     ) -> None:
         self._gateway = gateway
         self._lease = lease
@@ -53,6 +56,7 @@ class Heartbeat:
         self._stopping = threading.Event()
         self._seen: Desired = "run"
         self._steer_seen = 0
+        self._budget_seen = budget_seen
         self._hearing = threading.Lock()
         self._trusted_until = claimed_at + self._trust(lease.ttl_ms)
         self._threads = [
@@ -62,12 +66,14 @@ class Heartbeat:
         ]
 
     def start(self) -> None:
+        self._listeners.trusted(self._trusted_until)
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         """May be called twice, and from any thread but the heartbeat's own."""
         self._stopping.set()
+        self._listeners.trusted(None)
 
     def _trust(self, ttl_ms: int) -> float:
         seconds = ttl_ms / 1000
@@ -97,10 +103,16 @@ class Heartbeat:
             else:
                 pause = answer.ttl_ms / 3000
                 self._trusted_until = sent + self._trust(answer.ttl_ms)
+                self._listeners.trusted(self._trusted_until)
                 self._hear(answer)
 
     def _renewal(self) -> RenewRequest:
-        return RenewRequest(job_id=self._lease.job_id, fence=self._lease.fence, steer_seen=self._steer_seen)
+        return RenewRequest(
+            job_id=self._lease.job_id,
+            fence=self._lease.fence,
+            steer_seen=self._steer_seen,
+            budget_seen=self._budget_seen,
+        )
 
     def _order_loop(self) -> None:
         while not self._stopping.is_set():
@@ -111,6 +123,7 @@ class Heartbeat:
                         fence=self._lease.fence,
                         seen=self._seen,
                         steer_seen=self._steer_seen,
+                        budget_seen=self._budget_seen,
                         timeout_ms=_POLL_MS,
                     )
                 )
@@ -129,11 +142,16 @@ class Heartbeat:
     def _hear(self, answer: RenewAnswer) -> None:
         with self._hearing:
             fresh = tuple(steer for steer in answer.steers if steer.steer_id > self._steer_seen)
-            if self._stopping.is_set() or (answer.desired == self._seen and not fresh):
+            retune = answer.retune
+            if retune is not None and retune.version <= self._budget_seen:
+                retune = None
+            is_new = answer.desired != self._seen or fresh or retune is not None
+            if self._stopping.is_set() or not is_new:
                 return
             self._seen = answer.desired
+            self._budget_seen = self._budget_seen if retune is None else retune.version
             self._steer_seen = max([self._steer_seen, *(steer.steer_id for steer in fresh)])
-            self._listeners.ordered(answer.model_copy(update={"steers": fresh}))
+            self._listeners.ordered(answer.model_copy(update={"steers": fresh, "retune": retune}))
 
     def _lose(self, why: str) -> None:
         with self._hearing:

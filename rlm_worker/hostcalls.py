@@ -74,6 +74,8 @@ class HostCalls:
         self.draft: JsonObject | None = None
         #: The latest refusal for a limit; when it escapes the cell, it names what ended the job.
         self.last_refusal: BudgetExceeded | None = None
+        #: Whether the cell was left in the middle, to wait.
+        self.was_cut = False
         settings = bench.settings
         self.watch = StormWatch(similar=settings.similar_subcalls, failing=settings.failing_subcalls)
         subcalls = Subcalls(bench, meter, watch=self.watch)
@@ -106,17 +108,28 @@ class HostCalls:
                 raise _recall(recorded)
             return await self._answers[name](at, payload)
         except MustPark:
+            self.was_cut = True
             await self._bench.waiting.quiet()
             raise
         except (BudgetExceeded, NotAsked, RequestRefused) as refusal:
             if isinstance(refusal, BudgetExceeded):
                 self.last_refusal = refusal
+                if recorded is None and at.live:
+                    await self._ask_for_more(refusal)
             is_kept = calls_before < _REFUSALS_KEPT or isinstance(refusal, RequestRefused)
             if recorded is None and at.live and is_kept:
                 told = _told(refusal) | {"calls_before": calls_before}
                 asked = _asked(payload) if name == "network" else None
                 await self._record(at, name, payload_digest, told, error=str(refusal), request=asked)
             raise
+
+    async def _ask_for_more(self, refusal: BudgetExceeded) -> None:
+        """Where that is wanted the job waits at its limit: the cell is cut here and asks again under the next one."""
+        if self._spec.on_limit == "ask" and refusal.of_job:
+            self.was_cut = True
+            wait = self._bench.waiting.must(MustPark("budget", str(refusal)))
+            await self._bench.waiting.quiet()
+            raise wait from refusal
 
     def keep_clock(self, at: Execution, read: tuple[int, ...]) -> None:
         """Record what a cell read from its clock, ahead of what it asks next."""

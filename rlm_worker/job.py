@@ -2,12 +2,9 @@
 
 import asyncio
 import logging
-import platform
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -21,42 +18,39 @@ from rlm_worker.contracts.gateway import (
     GatewayDown,
     GatewayRefused,
     ReadTraceRequest,
-    RenewAnswer,
+    Retune,
     SettleRequest,
-    Steer,
 )
 from rlm_worker.contracts.job import ModelDriver
+from rlm_worker.contracts.limits import Retuned
 from rlm_worker.contracts.trace import (
     GENESIS,
     AttemptStarted,
     CellFinished,
     EvidenceSealed,
-    ModelAnswered,
-    StopObserved,
-    StopVerified,
-    SubcallLost,
-    SubcallStarted,
     TraceEvent,
     check_link,
 )
 from rlm_worker.crashpoints import crash_here
-from rlm_worker.endings import Ending, Failed, Stopped, Submitted, Waits
+from rlm_worker.endings import Ending, Failed, Stopped, Waits
 from rlm_worker.errors import LostAuthority
-from rlm_worker.journal import Journal, Open
+from rlm_worker.ground import Ground, Place
+from rlm_worker.journal import Journal
 from rlm_worker.loop import Repl
-from rlm_worker.meter import Meter, whole
+from rlm_worker.meter import Meter
+from rlm_worker.orders import Orders
 from rlm_worker.parking import park
 from rlm_worker.redaction import redact
 from rlm_worker.results import attempt_ended, job_result, verdict, with_citations
+from rlm_worker.stopping import Stopping, lost_call
 from rlm_worker.trace import TraceWriter
+from rlm_worker.versions import versions
 from rlm_worker.workbench import OpenSession, Workbench
 
 log = logging.getLogger(__name__)
 
 #: Pause before the control plane is asked again after it was out of reach.
 _AGAIN_SECONDS = 0.2
-#: Time for an order to arrive here that the control plane already knows.
-_ORDER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,40 +73,21 @@ class Parts:
     open_session: OpenSession = sandbox.open_session
     #: Where what jobs made is kept, by content.
     artifacts: Path | None = None
-
-
-class Orders:
-    """What the control plane wants, as the attempt's event loop sees it."""
-
-    def __init__(self) -> None:
-        self.stop: asyncio.Future[RenewAnswer] = asyncio.get_running_loop().create_future()
-        #: Set when there is no grace, or none any more.
-        self.kill: asyncio.Future[RenewAnswer] = asyncio.get_running_loop().create_future()
-        self.lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._steers: list[Steer] = []
-
-    def hear(self, answer: RenewAnswer) -> None:
-        self._steers.extend(answer.steers)
-        if answer.desired in ("stop", "kill") and not self.stop.done():
-            self.stop.set_result(answer)
-        if answer.desired == "kill" and not self.kill.done():
-            self.kill.set_result(answer)
-
-    def lose(self, why: str) -> None:
-        if not self.lost.done():
-            self.lost.set_result(why)
-
-    def take_steers(self) -> tuple[Steer, ...]:
-        taken, self._steers = tuple(self._steers), []
-        return taken
+    #: Of a machine that is not the control plane's own.
+    place: Place | None = None
 
 
 class Attempt:
     """One try at a job under one lease."""
 
-    def __init__(self, claimed: Claimed, parts: Parts, orders: Orders) -> None:
+    def __init__(
+        self, claimed: Claimed, parts: Parts, orders: Orders, *, ground: Ground | None = None
+    ) -> None:
         self._claimed = claimed
-        self._spec: JobSpec = claimed.spec
+        self._ground = ground or Ground(spec=claimed.spec, artifacts=parts.artifacts)
+        retune = claimed.retune
+        budget = claimed.spec.budget if retune is None else retune.budget
+        self._spec: JobSpec = self._ground.spec.model_copy(update={"budget": budget})
         self._parts = parts
         self._orders = orders
         self._journal = Journal()
@@ -138,7 +113,18 @@ class Attempt:
             journal=self._journal,
             writer=self._writer,
             open_session=parts.open_session,
-            artifacts=parts.artifacts,
+            artifacts=self._ground.artifacts,
+            hand_in=self._ground.hand_in,
+        )
+        #: Version of the limits that came while it runs.
+        self._retuned = 0
+        self._stopping = Stopping(
+            bench=self._bench,
+            writer=self._writer,
+            meter=self._meter,
+            orders=orders,
+            settings=parts.settings,
+            ending_of=_ending_of,
         )
         self._bench.answers = {answer.question: answer for answer in claimed.answers}
 
@@ -149,7 +135,10 @@ class Attempt:
             await self._take_up()
             sealing = asyncio.create_task(self._seal(enough))
             try:
-                ending = await self._against_orders()
+                self._repl = Repl(self._bench, self._spec, meter=self._meter)
+                self._repl.steers = self._orders.take_steers
+                self._orders.on_retune = self._retune
+                ending = self._ground.refused or await self._stopping.run(self._repl)
                 if isinstance(ending, Waits):
                     parked = await self._park(ending)
                     if parked is None:
@@ -178,17 +167,24 @@ class Attempt:
         await asyncio.to_thread(self._read_trace)
         iterations = sum(len(node.iterations) for node in self._journal.nodes.values())
         self._meter.restore_iterations(iterations - self._journal.inherited_iterations)
-        lost = [_lost(open_) for open_ in self._journal.open.values()]
+        lost = [lost_call(open_) for open_ in self._journal.open.values()]
         for event in lost:
             self._meter.charge(event.ordinal)
         started = AttemptStarted(
             attempt=self._claimed.lease.attempt,
             worker_id=self._parts.worker_id,
             resumed_iterations=iterations,
-            versions=_versions(),
-            spec_digest=digest(self._spec.model_dump(mode="json")),
+            versions=versions(),
+            spec_digest=digest(self._claimed.spec.model_dump(mode="json")),
         )
-        await self._writer.write(started, *lost)
+        await self._writer.write(started, *lost, *self._retuned_meanwhile())
+
+    def _retuned_meanwhile(self) -> list[Retuned]:
+        """Limits that were changed while nobody worked on the job."""
+        retune = self._claimed.retune
+        if retune is None or retune.version <= self._journal.budget_version:
+            return []
+        return [_recorded(retune)]
 
     def _read_trace(self) -> None:
         seq, head = 0, GENESIS
@@ -211,64 +207,27 @@ class Attempt:
         elif seq == inherited:
             self._journal.close_past()
 
-    async def _against_orders(self) -> Ending:
-        """Run the REPL until it ends, a stop arrives, or the lease is lost: whichever is first."""
-        repl = Repl(self._bench, self._spec, meter=self._meter)
-        repl.steers = self._orders.take_steers
-        running = asyncio.create_task(repl.run())
-        await self._first(running, self._orders.stop)
-        if running.done() and not self._orders.lost.done():
-            return _ending_of(running)
-        return await self._stop(running, repl)
-
-    async def _first(self, *awaited: "asyncio.Future[Any]", seconds: float | None = None) -> None:
-        """Wait for one of these, or for the loss of the lease, which ends everything."""
-        waiting = {*awaited, self._orders.lost}
-        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if self._orders.lost.done():
-            for task in awaited:
-                if isinstance(task, asyncio.Task):
-                    await _cancel(task, self._bench)
-            raise LostAuthority(self._orders.lost.result())
-
-    async def _stop(self, running: "asyncio.Task[Ending]", repl: Repl) -> Ending:
-        """A stop leaves a model a moment for a last SUBMIT, a kill leaves none; then nothing of the job runs any more."""
-        order = self._orders.stop.result()
-        if order.desired == "stop" and repl.closing.has_turn:
-            await self._writer.write(StopObserved(order="stop", detail=order.reason))
-            repl.closing.ask(Stopped("stop", order.reason))
-            await self._first(running, self._orders.kill, seconds=self._parts.settings.stop_grace_seconds)
-        ended = running.done() and not running.cancelled() and running.exception() is None
-        ending = running.result() if ended else None
-        wanted = await self._prove_stop(running)
-        if isinstance(ending, Stopped | Submitted):
-            return ending
-        submitted = self._journal.nodes[""].submitted
-        return wanted if submitted is None else repl.closing.accepted(submitted)
-
-    async def _prove_stop(self, running: "asyncio.Task[Ending] | None" = None) -> Stopped:
-        """Kill what is left and record that nothing is; the order is what was wanted last."""
-        order = self._orders.kill.result() if self._orders.kill.done() else self._orders.stop.result()
-        wanted = Stopped("kill" if order.desired == "kill" else "stop", order.reason)
-        began = time.monotonic()
-        survivors = await _cancel(running, self._bench)
-        kill_ms = int((time.monotonic() - began) * 1000)
-        seen = StopObserved(order=wanted.order, detail=order.reason)
-        proved = StopVerified(kill_ms=kill_ms, survivors=survivors)
-        await self._writer.write(*([proved] if self._journal.stop_seen == wanted.order else [seen, proved]))
-        return wanted
-
     async def _park(self, wait: Waits) -> Ending | None:
-        """Let go of the job: None when it is parked, else the order that is followed instead."""
-        await self._bench.kill_sessions()
-        await self._writer.write(*await self._close_holds())
-        lease, lost = self._claimed.lease, self._orders.lost
-        if await park(self._parts.gateway, self._writer, lease, wait, lost=lost):
-            return None
-        await self._first(self._orders.stop, seconds=_ORDER_SECONDS)
-        if not self._orders.stop.done():
-            raise LostAuthority("the job was not parked, and no order to stop it came")
-        return await self._prove_stop()
+        """Let go of the job: None when it is parked or paused, else the order that is followed instead."""
+        if wait.reason != "paused":
+            await self._bench.kill_sessions()
+            await self._writer.write(*await self._stopping.close_holds())
+            lease, lost = self._claimed.lease, self._orders.lost
+            if await park(self._parts.gateway, self._writer, lease, wait, lost=lost):
+                return None
+            otherwise = LostAuthority("the job was not parked, and no order to stop it came")
+            ordered = await self._stopping.ordered(otherwise)
+            return None if isinstance(ordered, Waits) else ordered
+        return None
+
+    def _retune(self, retune: Retune) -> None:
+        """Work under other limits from now on. The record says so, and a later attempt is told again."""
+        if retune.version <= max(self._journal.budget_version, self._retuned):
+            return
+        self._retuned = retune.version
+        self._meter.retune(retune.budget)
+        self._writer.add_later(_recorded(retune))
+        self._repl.retuned()
 
     async def _seal(self, enough: threading.Event) -> None:
         """Take the evidence's content digests while the job runs; after the first cell, whose start they would slow."""
@@ -305,7 +264,7 @@ class Attempt:
         said["message"] += unsealed + uncollected(self._spec, self._journal)
         if changed:
             said["message"] += f" [evidence changed while the job ran: {', '.join(sorted(changed))}]"
-        await self._writer.write(*await self._close_holds())
+        await self._writer.write(*await self._stopping.close_holds())
         await self._writer.write(attempt_ended(said, attempt=self._claimed.lease.attempt))
         result = job_result(
             said,
@@ -326,19 +285,6 @@ class Attempt:
         crash_here("settle.after")
         return result
 
-    async def _close_holds(self) -> list[SubcallLost | ModelAnswered]:
-        """Calls that a stop or a limit cut off: charged when their request may have left, else given back."""
-        await self._writer.write()
-        unknown = [
-            open_ for ordinal, open_ in self._journal.open.items() if ordinal in self._meter.open_holds()
-        ]
-        lost = [_lost(open_) for open_ in unknown]
-        for event in lost:
-            self._meter.charge(event.ordinal)
-        for ordinal in self._meter.open_holds():
-            self._meter.release(ordinal)
-        return lost
-
     async def _deliver(self, result: JobResult) -> None:
         """Settle; a control plane that is out of reach is asked again while the lease lasts."""
         request = SettleRequest(job_id=self._spec.job_id, fence=self._claimed.lease.fence, result=result)
@@ -356,20 +302,8 @@ class Attempt:
         raise LostAuthority(self._orders.lost.result())
 
 
-def _lost(open_: Open) -> SubcallLost | ModelAnswered:
-    """What is recorded of a call whose outcome is unknown: its hold is charged."""
-    if isinstance(open_, SubcallStarted):
-        return SubcallLost(node=open_.node, ordinal=open_.ordinal, key=open_.key, charged=open_.hold)
-    return ModelAnswered(
-        node=open_.node,
-        iteration=open_.iteration,
-        ordinal=open_.ordinal,
-        model=open_.model,
-        text="",
-        spend=whole(open_.hold),
-        ok=False,
-        error="the answer was not recorded; the hold is charged",
-    )
+def _recorded(retune: Retune) -> Retuned:
+    return Retuned(version=retune.version, budget=retune.budget, by=retune.by, reason=retune.reason)
 
 
 def _ending_of(running: "asyncio.Task[Ending]") -> Ending:
@@ -381,20 +315,3 @@ def _ending_of(running: "asyncio.Task[Ending]") -> Ending:
         raise error
     log.error("attempt_failed", exc_info=error)
     return Failed("sandbox_fatal", f"a defect of the worker: {type(error).__name__}: {error}")
-
-
-async def _cancel(running: "asyncio.Task[Ending] | None", bench: Workbench) -> tuple[int, ...]:
-    """Kill first, so that nothing of the cell outlives the order; then unwind."""
-    survivors = await bench.kill_sessions()
-    if running is not None:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-    return survivors + await bench.kill_sessions()
-
-
-def _versions() -> dict[str, str]:
-    try:
-        custody = version("custody")
-    except PackageNotFoundError:
-        custody = "source"
-    return {"custody": custody, "python": platform.python_version()}

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from rlm_worker.contracts import JsonObject
 from rlm_worker.contracts.course import NoProgress, RolledOver
+from rlm_worker.contracts.job import Budget
 from rlm_worker.contracts.keeping import ClockRead, Forked, QuestionAnswered, QuestionAsked
-from rlm_worker.contracts.limits import AnswerExtracted, Parked
+from rlm_worker.contracts.limits import AnswerExtracted, Parked, Retuned
 from rlm_worker.contracts.result import Proposal
 from rlm_worker.contracts.trace import (
     ArtifactsCollected,
@@ -110,6 +111,9 @@ class Journal:
         self.stop_seen = ""
         #: Times in a row that the job was parked for a rate limit, without an answer in between.
         self.parks = 0
+        #: The last change of the limits; 0 and None: they are those of the spec.
+        self.budget_version = 0
+        self.budget: Budget | None = None
         self.stdout_tail = ""
         self.stderr_tail = ""
 
@@ -234,6 +238,8 @@ class Journal:
                 self.nodes[event.node].at(event.iteration).questions[event.key].append(event)
             case QuestionAnswered():
                 self.nodes[event.node].at(event.iteration).people[event.key].append(event)
+            case Retuned():
+                self.budget_version, self.budget = event.version, event.budget
             case Forked():
                 self.inherited_events = event.inherited
             case _:

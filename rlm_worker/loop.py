@@ -8,7 +8,8 @@ from dataclasses import replace
 import sandbox
 from rlm_worker.artifacts import collect_artifacts
 from rlm_worker.available import refuse_unavailable
-from rlm_worker.cells import LIMIT_ERRORS, run_cell, session_policy
+from rlm_worker.cell_errors import check_crash, playbook_error
+from rlm_worker.cells import run_cell, session_policy
 from rlm_worker.children import Children
 from rlm_worker.closing import Closing, CutShort, exhausted_by
 from rlm_worker.comparing import difference
@@ -20,13 +21,11 @@ from rlm_worker.contracts.trace import (
     CellProposed,
     CellRejected,
     SandboxOpened,
-    SteerObserved,
 )
 from rlm_worker.course import Course
 from rlm_worker.crashpoints import crash_here
 from rlm_worker.drivers.driver import Cell, Driver, Finished, NoCell, Step, Turn, View
 from rlm_worker.drivers.model import ModelDriver
-from rlm_worker.drivers.playbook import PlaybookDriver
 from rlm_worker.drivers.recording import RecordingDriver, recorded_step
 from rlm_worker.endings import Ending, Exhausted, Failed, Submitted, Waits
 from rlm_worker.errors import BudgetExceeded, JobFailed, MustPark, TurnDeclined, TurnTooLong
@@ -36,6 +35,7 @@ from rlm_worker.hostcalls import CALLS, HostCalls
 from rlm_worker.meter import Meter
 from rlm_worker.redaction import redact_text
 from rlm_worker.root import open_driver
+from rlm_worker.steers import observe_steers
 from rlm_worker.variables import look_at_variables
 from rlm_worker.views import make_view
 from rlm_worker.workbench import Workbench
@@ -63,8 +63,22 @@ class Repl:
         self._session: sandbox.Session | None = None
         self._history: list[Step] = []
         self.closing = Closing(
-            bench.writer, self._journal, node=node, meter=meter, has_turn=self._driver.kind == "model"
+            bench.writer,
+            self._journal,
+            node=node,
+            meter=meter,
+            has_turn=self._driver.kind == "model",
+            asks=spec.on_limit == "ask",
         )
+        #: When everything must be over.
+        self._deadline: asyncio.Timeout | None = None
+
+    def retuned(self) -> None:
+        """The limits are others now: what waits for the time to be over waits for another time."""
+        self.closing.retuned()
+        if self._deadline is not None:
+            loop = asyncio.get_running_loop()
+            self._deadline.reschedule(loop.time() + max(0.0, self.meter.hard_seconds_left()))
 
     async def run(self) -> Ending:
         """Work until an ending. The sandbox is gone when this returns."""
@@ -100,17 +114,28 @@ class Repl:
 
     async def _within_limits(self) -> Ending:
         try:
-            async with asyncio.timeout(max(0.0, self.meter.hard_seconds_left())):
+            async with asyncio.timeout(max(0.0, self.meter.hard_seconds_left())) as self._deadline:
                 return await self._until_ended()
         except TimeoutError:
             limit = f"{self.meter.budget.max_wall_time_ms / 1000:g} s"
-            return self.closing.why or Exhausted("wall_time", limit, limit)
+            return self._at_limit(
+                BudgetExceeded("wall_time", limit=limit, spent=limit, of_job=self.node == "")
+            )
         except BudgetExceeded as refusal:
-            return self.closing.why or exhausted_by(refusal)
+            return self._at_limit(refusal)
         except MustPark as wait:
             return Waits(wait.reason, wait.detail, wait.not_before)
         except JobFailed as failed:
             return Failed(failed.failure_class, str(failed))
+
+    def _at_limit(self, refusal: BudgetExceeded) -> Ending:
+        if self.closing.why is not None:
+            return self.closing.why
+        try:
+            self.closing.ask_for_more(refusal)
+        except MustPark as wait:
+            return Waits(wait.reason, wait.detail)
+        return exhausted_by(refusal)
 
     async def _until_ended(self) -> Ending:
         if self._journal.submitted is not None:
@@ -128,10 +153,11 @@ class Repl:
                 return ending
 
     async def _iterate(self, iteration: int) -> Ending | None:
+        self.bench.waiting.check()
         if iteration not in self._journal.iterations:
             await self.closing.begin_if_asked()
             self.meter.begin_iteration()
-        await self._observe_steers(iteration)
+        await observe_steers(self.bench, self.steers(), node=self.node, iteration=iteration)
         self._seen = self._view(iteration)
         turn = await self._recording.next(self._seen)
         is_new = isinstance(turn, Finished)
@@ -154,6 +180,7 @@ class Repl:
         except BudgetExceeded as refusal:
             if self.closing.why is not None:
                 raise
+            self.closing.ask_for_more(refusal)
             await self.closing.begin(exhausted_by(refusal))
         self._seen = self._view(self._seen.iteration)
         return await self._next_turn()
@@ -225,7 +252,8 @@ class Repl:
         crash_here("cell.before_run")
         cell = await self._execute(iteration, turn.code, live=True)
         # A cell that was left in the middle, to wait, is no outcome: it runs again from the record.
-        self.bench.waiting.check()
+        if self.host.was_cut or (cell.state_lost and self.bench.is_killed):
+            self.bench.waiting.check()
         crash_here("cell.before_record")
         # Durable before anything leaves that could come of it: the next request to a model, or the result.
         self.bench.writer.add_later(cell)
@@ -250,7 +278,9 @@ class Repl:
         if self._driver.kind == "model":
             return await self._after_models_cell(cell, storm)
         if cell.outcome == "error":
-            return self._playbook_error(cell)
+            return playbook_error(
+                self._driver, cell, refusal=self.host.last_refusal, memory_limit=self._memory_limit
+            )
         return await self._course.check(self._history, storm=storm) if storm else None
 
     async def _after_models_cell(self, cell: CellFinished, storm: str) -> Ending | None:
@@ -266,54 +296,23 @@ class Repl:
         """Limits that a cell can pass while it runs: a playbook ends there, a model has its closing turn."""
         try:
             if cell.state_lost:
-                self._check_crash(cell)
+                check_crash(
+                    cell, memory_limit=self._memory_limit, cpu_ms=self.meter.budget.max_sandbox_cpu_ms
+                )
             self.meter.check_cell()
         except BudgetExceeded as refusal:
+            self.closing.ask_for_more(refusal)
             if not self.closing.has_turn:
                 raise
             if self.closing.why is None:
                 await self.closing.begin(exhausted_by(refusal))
 
-    def _playbook_error(self, cell: CellFinished) -> Ending:
-        """Nobody can repair a playbook while it runs: its uncaught error is its end."""
-        where = f"cell {cell.iteration}" + (f", line {cell.error_line}" if cell.error_line else "")
-        if isinstance(self._driver, PlaybookDriver) and cell.error_line:
-            line = self._driver.line_of(cell.iteration, cell.error_line)
-            where = f"line {line} of the file ({where} of it)"
-        message = f"the playbook ended in {where}: {cell.error_type}: {cell.error_message}"
-        match cell.error_type:
-            case "BudgetExceeded" if self.host.last_refusal is not None:
-                return exhausted_by(self.host.last_refusal)
-            case "MemoryError":
-                return Exhausted("sandbox_memory", str(self._memory_limit), "more", message)
-            case "SubcallError":
-                return Failed("model_error", message)
-            case _:
-                return Failed("output_invalid", message)
-
     def _out_of_cells(self) -> Ending:
         return Failed("output_invalid", f"the {self._driver.kind} ended without SUBMIT")
-
-    def _check_crash(self, cell: CellFinished) -> None:
-        """A sandbox that the kernel killed at a limit ended by that limit."""
-        if cell.error_type == LIMIT_ERRORS["memory"]:
-            raise BudgetExceeded("sandbox_memory", limit=self._memory_limit, spent="more")
-        if cell.error_type == LIMIT_ERRORS["cpu"]:
-            raise BudgetExceeded("sandbox_cpu", limit=self.meter.budget.max_sandbox_cpu_ms, spent="more")
 
     @property
     def _memory_limit(self) -> int:
         return min(self.spec.sandbox_policy.memory_bytes, self.meter.budget.max_sandbox_memory_bytes)
-
-    async def _observe_steers(self, iteration: int) -> None:
-        """Take up what the operator asks. A later attempt is sent all of it again: what is recorded was heard."""
-        for steer in self.steers():
-            if steer.steer_id > self.bench.journal.steer_seen:
-                await self.bench.writer.write(
-                    SteerObserved(
-                        node=self.node, iteration=iteration, steer_id=steer.steer_id, text=steer.text
-                    )
-                )
 
     def _view(self, iteration: int) -> View:
         return make_view(
@@ -328,6 +327,7 @@ class Repl:
 
     async def _execute(self, iteration: int, code: str, *, live: bool) -> CellFinished:
         assert self._session is not None
+        self.host.was_cut = False
         at = Execution(self._journal.at(iteration), node=self.node, live=live)
         # A cell that is only repeated is not stopped early: it would do something else than before.
         with self.closing.stopping(self._session) if live else nullcontext():

@@ -84,6 +84,7 @@ class Meter:
         self._clock = clock
         self._started = clock() - already_ms / 1000
         self._tally = _Tally()
+        self._closing_seconds = closing_seconds
         #: Share of tokens and cost that only the closing turn may use.
         self._reserve = budget.closing_reserve if has_closing_turn else 0.0
         self._reserve_seconds = _reserved(budget, least=closing_seconds) if has_closing_turn else 0.0
@@ -94,6 +95,18 @@ class Meter:
         while level is not None:
             yield level
             level = level._parent
+
+    @property
+    def _root(self) -> "Meter":
+        return self if self._parent is None else self._parent._root
+
+    def retune(self, budget: Budget) -> None:
+        """Work under other limits from now on. What was kept for a closing turn that has begun stays spent."""
+        has_reserve = self._reserve > 0 or self._reserve_seconds > 0
+        self.budget = budget
+        if has_reserve:
+            self._reserve = budget.closing_reserve
+            self._reserve_seconds = _reserved(budget, least=self._closing_seconds)
 
     def hold(self, ordinal: int, hold: Hold, *, model: str) -> None:
         """Set aside what a call may cost, at every ancestor, or refuse before anything is spent."""
@@ -211,7 +224,8 @@ class Meter:
         """Refuse to go on when the time to work is over; what is kept for the closing turn is not part of it."""
         if self.seconds_left() <= 0:
             limit = f"{self.budget.max_wall_time_ms / 1000:g} s"
-            raise BudgetExceeded("wall_time", limit=limit, spent=limit)
+            own = self._root._seconds() - self._root._reserve_seconds
+            raise BudgetExceeded("wall_time", limit=limit, spent=limit, of_job=own <= 0)
 
     def seconds_left(self) -> float:
         """Time to work: what each level keeps for its closing turn is left out."""
@@ -303,7 +317,7 @@ class Meter:
 
     def _limit(self, dimension: Dimension, would_be: int | Decimal, limit: int | Decimal | None) -> None:
         if limit is not None and would_be > limit:
-            raise BudgetExceeded(dimension, limit=limit, spent=would_be)
+            raise BudgetExceeded(dimension, limit=limit, spent=would_be, of_job=self._parent is None)
 
     def _apply_hold(self, ordinal: int, hold: Hold, model: str) -> None:
         tally = self._tally

@@ -17,6 +17,7 @@ async def park(
     gateway: Gateway, writer: TraceWriter, lease: Lease, wait: Waits, *, lost: "asyncio.Future[str]"
 ) -> bool:
     """Park, or return False when an order is in force that must be followed instead. Nothing may be held any more."""
+    assert wait.reason != "paused", "a pause is proved, not parked"
     detail = wait.detail[:_DETAIL_CHARACTERS]
     await writer.write(Parked(reason=wait.reason, detail=detail, not_before=wait.not_before))
     request = ParkRequest(

@@ -1,6 +1,7 @@
 """Does the reasoning move? Pure functions over the history of a REPL: the circles it can turn in, each with its evidence."""
 
 import ast
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -42,7 +43,11 @@ def assess(history: Sequence[Step], patience: Patience) -> Finding | None:
     """The circle that the last turn closed, if it closed one. What ends the job comes before what only steers it."""
     found = [
         _found("repeated_failures", _equal_failures(history, patience.failures), patience.failures),
-        _found("repeated_observations", _equal_observations(history), patience.observations),
+        _found(
+            "repeated_observations",
+            _equal_observations(history, patience.observations),
+            patience.observations,
+        ),
         _found("empty_turns", _empty_turns(history), patience.empty_turns),
     ]
     return max(
@@ -64,9 +69,12 @@ _ADVICE: dict[Circle, str] = {
     "subcall_storm": "Do not ask again in other words: use code, other inputs, or SUBMIT what you have. Once more ends the job.",
 }
 
+#: What differs in a message though nothing else does: the name of the cell, and where an object lay.
+_PASSING = re.compile(r"<cell \d+ \d+>|\b0x[0-9a-f]+\b")
+
 _WORDS: dict[Circle, str] = {
     "repeated_failures": "{} equivalent cells failed in the same way",
-    "repeated_observations": "{} cells in a row showed the same",
+    "repeated_observations": "{} cells showed the same",
     "empty_turns": "{} turns in a row had no cell",
 }
 
@@ -96,7 +104,8 @@ def _failure(step: Step) -> tuple[str, ...] | None:
     cell = step.outcome
     if cell is None or not isinstance(step.turn, Cell) or cell.outcome in ("ok", "ended"):
         return None
-    return normal_form(step.turn.code), cell.outcome, cell.error_type, cell.error_message
+    message = _PASSING.sub("…", cell.error_message)
+    return normal_form(step.turn.code), cell.outcome, cell.error_type, message
 
 
 def _equal_failures(history: Sequence[Step], limit: int) -> tuple[int, ...]:
@@ -116,9 +125,34 @@ def _shown(step: Step) -> tuple[str, ...] | None:
     return shown if any(text.strip() for text in shown) else (*shown, normal_form(step.turn.code))
 
 
-def _equal_observations(history: Sequence[Step]) -> tuple[int, ...]:
+def _equal_observations(history: Sequence[Step], limit: int) -> tuple[int, ...]:
+    """The same shown in a row; or by two cells in turn, while nothing else is tried: that is a circle too."""
     last = _shown(history[-1]) if history else None
-    return () if last is None else _trailing(history, lambda step: _shown(step) == last)
+    if last is None:
+        return ()
+    row = _trailing(history, lambda step: _shown(step) == last)
+    return max(row, _in_turn(history[-2 * limit :]), key=len)
+
+
+def _in_turn(steps: Sequence[Step]) -> tuple[int, ...]:
+    """The turns that were the same as the last, among those at the end that were of two kinds at most."""
+    kinds: set[tuple[str, ...] | None] = set()
+    last, same = _did(steps[-1]), []
+    for step in reversed(steps):
+        kinds.add(_did(step))
+        if len(kinds) > 2:
+            break
+        if _did(step) == last:
+            same.append(step.iteration)
+    return tuple(reversed(same))
+
+
+def _did(step: Step) -> tuple[str, ...] | None:
+    """A cell and what it led to; None for a turn without one."""
+    if not isinstance(step.turn, Cell):
+        return None
+    came = _shown(step) or _failure(step)
+    return None if came is None else (normal_form(step.turn.code), *came)
 
 
 def _empty_turns(history: Sequence[Step]) -> tuple[int, ...]:

@@ -25,7 +25,9 @@ _MARK = "[redacted]"
 #: Texts one of which is part of whatever the shapes below find: most events hold none of them.
 _HINTS = (
     *("PRIVATE KEY", "sk-", "AKIA", "ASIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
-    *("xox", "AIza", "gsk_", "hf_", "eyJ", "earer", "EARER", "asic", "ASIC", "@"),
+    *("sk_", "rk_", "npm_", "pypi-", "dop_v1_", "SG.", "ecret_access_key", "ECRET_ACCESS_KEY"),
+    *("xox", "xapp-", "AIza", "gsk_", "hf_", "eyJ", "earer", "EARER", "asic", "ASIC", "@"),
+    "cst_",
     *("KEY=", "TOKEN=", "SECRET=", "PASSWORD=", "PASSWD="),
 )
 #: What a secret looks like; the groups around it stay.
@@ -36,8 +38,14 @@ _SHAPES = (
     r"()\bsk-[A-Za-z0-9_-]{20,}()",
     r"()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b()",
     r"()\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,}|glpat-[A-Za-z0-9_-]{20,})()",
-    r"()\bxox[abprs]-[A-Za-z0-9-]{10,}()",
+    r"()\b(?:xox[abeprs]|xapp)-[A-Za-z0-9-]{10,}()",
+    r"()\b[sr]k_(?:live|test)_[A-Za-z0-9]{16,}()",
+    r"((?i:aws_)?(?i:secret_access_key)[\"']?\s*[=:]\s*[\"']?)[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+])()",
+    # of registries of packages, hosts and mail
+    r"()\b(?:npm_[A-Za-z0-9]{36}\b|pypi-[A-Za-z0-9_-]{50,}|dop_v1_[0-9a-f]{64}|SG\.[\w-]{16,}\.[\w-]{16,})()",
     r"()\b(?:AIza[0-9A-Za-z_-]{35}|gsk_[A-Za-z0-9]{20,}|hf_[A-Za-z0-9]{30,})()",
+    # keys of a control plane of ours
+    r"()\bcst_[A-Za-z0-9]+_[A-Za-z0-9_-]{20,}()",
     # signed tokens, and what stands in a header; a word without a digit is a word
     r"()\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}()",
     r"(\b(?:[Bb]earer|BEARER|[Bb]asic|BASIC)\s+)(?=\S*\d)[A-Za-z0-9._~+/=-]{16,}()",

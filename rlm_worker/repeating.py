@@ -71,7 +71,7 @@ class Repeat:
         self._tally = tally
         self._journal = bench.journal.nodes[node]
         self._asked: list[_Asked] = []
-        meter = Meter(spec.budget)
+        meter = Meter(bench.journal.budget or spec.budget)
         self._children = Children(bench, spec, meter=meter, run=_no_child, on_recorded=self._remember)
         self._host = HostCalls(bench, spec, meter=meter, ask_child=self._children.ask)
 

@@ -64,6 +64,9 @@ async def verify_replay(
 ) -> ReplayReport:
     """Re-execute every finished cell of the job and of its children; compare what each printed, raised and submitted."""
     journal, events = read_journal(records)
+    if journal.budget is not None:
+        # Its last cells ran under these; a sandbox is made once for all of them.
+        spec = spec.model_copy(update={"budget": journal.budget})
     changed = _changed_evidence(spec, journal, evidence)
     writer = TraceWriter(_Nowhere(), job_id=spec.job_id, fence=1, events=events, head=GENESIS)
     bench = Workbench(

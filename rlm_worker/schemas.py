@@ -6,6 +6,7 @@ from typing import Any
 import jsonschema_rs
 
 from rlm_worker.contracts import JsonObject, canonical
+from rlm_worker.contracts.formats import FORMATS
 
 _MISTAKES_SHOWN = 8
 #: A schema with all its references written out: above this, checking one value could take for ever.
@@ -63,7 +64,9 @@ class Shape:
         except RecursionError:
             raise SchemaRefused("the schema is nested too deeply") from None
         try:
-            self._validator = jsonschema_rs.validator_for(schema, retriever=_refuse)
+            self._validator = jsonschema_rs.validator_for(
+                schema, retriever=_refuse, formats=FORMATS, validate_formats=True
+            )
         except (ValueError, jsonschema_rs.ValidationError) as error:
             raise SchemaRefused(f"not a usable JSON Schema: {str(error).splitlines()[0]}") from error
 

@@ -116,6 +116,7 @@ class Subcalls:
                 refusal.dimension,
                 limit=refusal.limit,
                 spent=refusal.spent,
+                of_job=refusal.of_job,
                 detail=f"this batch needs {count} subcalls and {left} are left; nothing was spent: send fewer rows",
             )
 

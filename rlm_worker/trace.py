@@ -6,7 +6,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from rlm_worker.contracts.gateway import GatewayDown, GatewayRefused, RecordAnswer, RecordRequest
+from rlm_worker.contracts.gateway import (
+    GatewayDown,
+    GatewayRefused,
+    HoldRefused,
+    RecordAnswer,
+    RecordRequest,
+)
 from rlm_worker.contracts.result import TraceRef
 from rlm_worker.contracts.trace import TraceEvent, TraceRecord, link
 from rlm_worker.crashpoints import crash_at_write
@@ -18,6 +24,7 @@ _GROUP = 512
 #: How long an event that nobody waits for may stay in memory: long enough to share a commit with many others.
 _LINGER_SECONDS = 0.025
 _AGAIN_SECONDS = 0.2
+_HOLDS = ("subcall_started", "model_asked")
 
 
 class Recorder(Protocol):
@@ -57,6 +64,8 @@ class TraceWriter:
         self._flusher: asyncio.Task[None] | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._broken: LostAuthority | None = None
+        #: What could not be recorded.
+        self._refused: list[tuple[int, TraceEvent]] = []
         # One thread, so that groups reach the gateway in the order of their sequence numbers.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="custody-trace")
 
@@ -101,6 +110,13 @@ class TraceWriter:
         """Record events and return when they, and all added before them, are durable."""
         await asyncio.shield(self.add(*events))
 
+    def mend(self) -> None:
+        """After a hold was refused: go on without it and without what followed from it, so that the end can be recorded."""
+        if self._broken is not None and isinstance(self._broken.__cause__, HoldRefused):
+            self._broken = None
+            self._pending = [(at, event) for at, event in self._refused if event.kind not in _HOLDS]
+            self._refused = []
+
     async def close(self) -> None:
         """Wait for what was added, then let the thread go."""
         while self._pending or (self._flusher is not None and not self._flusher.done()):
@@ -126,6 +142,7 @@ class TraceWriter:
             for _, event in group:
                 self._observe(event)
         except Exception as error:  # noqa: BLE001 - whatever the reason, a gap in the record is never closed over
+            self._refused = [*group, *self._pending]
             self._fail(error, waiters)
             return False
         for waiter in waiters:

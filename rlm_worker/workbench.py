@@ -1,7 +1,7 @@
 """What all REPLs of one job tree share: the record, the models, the limiter. Made once per attempt."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import sandbox
@@ -36,6 +36,7 @@ class Workbench:
         writer: TraceWriter,
         open_session: OpenSession = sandbox.open_session,
         artifacts: Path | None = None,
+        hand_in: Callable[[Path], None] | None = None,
     ) -> None:
         self.spec = spec
         self.settings = settings
@@ -44,6 +45,7 @@ class Workbench:
         self.open_session = open_session
         #: Where what jobs made is kept, by content; nowhere on some workers.
         self.artifacts = artifacts
+        self._hand_in = hand_in
         self.models = Models(settings)
         self._priced: set[str] = set()
         root = (spec.driver.model,) if isinstance(spec.driver, ModelDriver) else ()
@@ -60,7 +62,8 @@ class Workbench:
         self.sessions: set[sandbox.Session] = set()
         #: Sandboxes that cut pages out of documents at once.
         self.cutting = asyncio.Semaphore(_CUTTING_AT_ONCE)
-        self._is_killed = False
+        #: No sandbox lives any more, or is born.
+        self.is_killed = False
         self._children: dict[int, asyncio.Semaphore] = {}
 
     def model(self, name: str) -> Model:
@@ -84,6 +87,12 @@ class Workbench:
             )
         return found
 
+    def hand_in(self, digests: Iterable[str]) -> None:
+        """Bring files that were kept here to where the control plane has them, before the record names them."""
+        if self._hand_in is not None and self.artifacts is not None:
+            for content in digests:
+                self._hand_in(self.artifacts / content)
+
     def child_limiter(self, depth: int) -> asyncio.Semaphore:
         """Children of one depth that run at once. By depth, so that a child never waits for a place that its parent has."""
         return self._children.setdefault(depth, asyncio.Semaphore(self.settings.children_at_once))
@@ -93,24 +102,24 @@ class Workbench:
         self._refuse_birth()
         session = await self.open_session(policy)
         self.sessions.add(session)
-        if self._is_killed:
+        if self.is_killed:
             await session.kill()
         self._refuse_birth()
         return session
 
     def _refuse_birth(self) -> None:
-        if self._is_killed:
+        if self.is_killed:
             raise LostAuthority("the job is being ended: no sandbox is opened for it any more")
 
     def kill_now(self) -> None:
         """Kill every sandbox of the tree at once, from any thread, without waiting: for when the loop may be stuck."""
-        self._is_killed = True
+        self.is_killed = True
         for session in tuple(self.sessions):
             session.kill_now()
 
     async def kill_sessions(self) -> tuple[int, ...]:
         """End every sandbox of the tree; returns what survived, which must be nothing."""
-        self._is_killed = True
+        self.is_killed = True
         reports = await asyncio.gather(*(session.kill() for session in list(self.sessions)))
         self.sessions.clear()
         return tuple(pid for report in reports for pid in report.survivors)

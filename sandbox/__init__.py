@@ -1,6 +1,7 @@
 """Contains untrusted code. Knows nothing of jobs, models or leases."""
 
 from sandbox.artifacts import Artifact, Collected, Skipped
+from sandbox.backends.namespaces.zygote_client import lifelines
 from sandbox.blocking import Box
 from sandbox.blocking import open_box as open  # noqa: A004 - read as sandbox.open, as one opens a file
 from sandbox.errors import (
@@ -54,6 +55,7 @@ __all__ = [
     "Skipped",
     "Submit",
     "UnsendableAnswer",
+    "lifelines",
     "meanings_of",
     "open",
     "open_session",

@@ -41,6 +41,7 @@ class ActiveClock:
 
     def __init__(self, seconds: float, expired: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
+        self._seconds = seconds
         self._left = seconds
         self._expired = expired
         self._timer: asyncio.TimerHandle | None = None
@@ -50,6 +51,12 @@ class ActiveClock:
         if self._timer is None:
             self._since = self._loop.time()
             self._timer = self._loop.call_later(max(0.0, self._left), self._expired)
+
+    @property
+    def used_ms(self) -> int:
+        """The active time so far."""
+        running = self._loop.time() - self._since if self._timer is not None else 0.0
+        return int((self._seconds - self._left + running) * 1000)
 
     def pause(self) -> None:
         if self._timer is not None:
@@ -155,7 +162,8 @@ class RunningCell:
             stderr=stderr.text,
             stdout_bytes=stdout.total_bytes,
             stderr_bytes=stderr.total_bytes,
-            cpu_ms=done.cpu_ms if done else 0,
+            # A guest that was killed cannot say what it used: at most all of its time, as one that computes does.
+            cpu_ms=done.cpu_ms if done else self.clock.used_ms,
             memory_bytes=done.memory_bytes if done else 0,
             state_lost=cause is not None,
             detail=cause.detail if cause else "",

@@ -5,7 +5,7 @@ import time
 
 from pydantic import JsonValue
 
-from rlm_worker.contracts import JobResult, JobSpec, TraceRecord
+from rlm_worker.contracts import Budget, JobResult, JobSpec, TraceRecord
 from rlm_worker.contracts.base import PROTOCOL_VERSION
 from rlm_worker.contracts.gateway import (
     AwaitOrdersRequest,
@@ -25,6 +25,7 @@ from rlm_worker.contracts.gateway import (
     RecordRequest,
     RenewAnswer,
     RenewRequest,
+    Retune,
     SettleAnswer,
     SettleRequest,
     Steer,
@@ -54,11 +55,27 @@ class MemoryGateway:
         self.parks: list[ParkRequest] = []
         self._answers: list[PersonAnswer] = []
         self._steers: list[Steer] = []
+        #: The latest change of limits, and whether a pause is complete.
+        self._retune: Retune | None = None
+        self.held = False
+        #: What the worker was answered last.
+        self.told: Desired = "run"
         self._changed = threading.Condition()
 
     def order(self, desired: Desired) -> None:
         with self._changed:
             self._desired = desired
+            self._changed.notify_all()
+
+    def resume(self) -> None:
+        """What was paused goes on."""
+        with self._changed:
+            self._desired, self.held = "run", False
+
+    def retune(self, budget: Budget, *, reason: str = "") -> None:
+        with self._changed:
+            version = 1 if self._retune is None else self._retune.version + 1
+            self._retune = Retune(version=version, budget=budget, by="ada", reason=reason)
             self._changed.notify_all()
 
     def steer(self, text: str) -> None:
@@ -95,6 +112,8 @@ class MemoryGateway:
             return NotClaimed(reason="not_ready", detail="settled")
         if self._live:
             return NotClaimed(reason="leased")
+        if self.held:
+            return NotClaimed(reason="not_ready", detail="held")
         if self.parked is not None:
             return NotClaimed(reason="not_ready", detail="parked")
         if request.generation != 0:
@@ -111,6 +130,7 @@ class MemoryGateway:
             trace_events=len(self.records),
             trace_head=self._head,
             answers=tuple(self._answers),
+            retune=self._retune,
         )
 
     @property
@@ -127,27 +147,39 @@ class MemoryGateway:
         with self._changed:
             self._check(request)
             self._until = time.monotonic() + self._ttl_ms / 1000
-            return self._answer(request.steer_seen)
+            return self._answer(request)
 
-    def _answer(self, steer_seen: int) -> RenewAnswer:
-        fresh = tuple(steer for steer in self._steers if steer.steer_id > steer_seen)
-        return RenewAnswer(desired=self._desired, steers=fresh, ttl_ms=self._ttl_ms)
+    def _answer(self, request: RenewRequest | AwaitOrdersRequest) -> RenewAnswer:
+        self.told = self._desired
+        fresh = tuple(steer for steer in self._steers if steer.steer_id > request.steer_seen)
+        retune = self._retune if self._is_retuned(request) else None
+        return RenewAnswer(desired=self._desired, steers=fresh, ttl_ms=self._ttl_ms, retune=retune)
+
+    def _is_retuned(self, request: RenewRequest | AwaitOrdersRequest) -> bool:
+        return self._retune is not None and self._retune.version > request.budget_seen
 
     def await_orders(self, request: AwaitOrdersRequest) -> RenewAnswer:
         with self._changed:
             self._changed.wait_for(
                 lambda: (
-                    not self._live or self._desired != request.seen or len(self._steers) > request.steer_seen
+                    not self._live
+                    or self._desired != request.seen
+                    or len(self._steers) > request.steer_seen
+                    or self._is_retuned(request)
                 ),
                 timeout=request.timeout_ms / 1000,
             )
             self._check(request)
-            return self._answer(request.steer_seen)
+            return self._answer(request)
 
     def record(self, request: RecordRequest) -> RecordAnswer:
         with self._changed:
             self._check(request)
             self._append(request.records)
+            if self._desired == "pause" and any(each.kind == "stop_verified" for each in request.records):
+                # The proof of a pause ends its lease.
+                self.held, self._live = True, False
+                self._changed.notify_all()
             return RecordAnswer(events=len(self.records), head=self._head)
 
     def _append(self, records: tuple[TraceRecord, ...]) -> None:

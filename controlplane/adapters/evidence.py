@@ -4,12 +4,13 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controlplane.adapters.content_store import ContentStore
+from controlplane.adapters.content_store import Blob, ContentStore
+from controlplane.adapters.inbox import Inbox
 from controlplane.adapters.intake import ArtifactsOf, Intake, Placed
 from controlplane.adapters.private_files import replace_file
 from controlplane.adapters.readings import (
@@ -20,6 +21,7 @@ from controlplane.adapters.readings import (
     digest_of_reading,
     unheard,
 )
+from controlplane.adapters.sources.paths import check_tree
 from controlplane.adapters.sources.typed import Source
 from controlplane.adapters.survey import survey
 from controlplane.errors import InvalidRequest
@@ -43,6 +45,7 @@ class EvidenceRoom:
     def __init__(self, home: Path, *, convert: Convert | None = None) -> None:
         self._folder = home / "evidence"
         self._store = ContentStore(self._folder / "store")
+        self.inbox = Inbox(home, self._store)
         self._readings = ReadingRoom(self._folder / "readings", self._store, convert)
 
     def stage(
@@ -65,6 +68,30 @@ class EvidenceRoom:
         )
         self._store.sync()
         return staged
+
+    def stage_kept(self, files: Mapping[str, str], name: str, is_plain: bool) -> EvidenceRef:
+        """Evidence of content that is kept here: one file, unpacked and converted unless it is plain, or a folder of several."""
+        check_tree(files)
+        blobs = {path: self._kept(path, content) for path, content in files.items()}
+        origin = "uploaded"
+        if len(blobs) > 1 or "/" in next(iter(blobs)):
+            placed = Placed(place=self._store.tree(blobs), name=name, origin=origin, is_plain=is_plain)
+        elif is_plain:
+            (blob,) = blobs.values()
+            placed = Placed(place=blob.path, name=name, origin=origin, is_plain=True)
+        else:
+            (blob,) = blobs.values()
+            intake = Intake(self._folder / "brought", self._store)
+            placed = intake.opened(blob.path, name, origin=origin)
+        staged = self._stage(placed, set(), unheard)
+        self._store.sync()
+        return staged.ref
+
+    def _kept(self, path: str, content: str) -> Blob:
+        blob = self._store.find(content)
+        if blob is None:
+            raise InvalidRequest(f"the content of {path!r} is no longer kept here: upload it again")
+        return blob
 
     def _stage(self, placed: Placed, taken: set[str], on_converted: OnConverted) -> StagedEvidence:
         place, kind, entries = placed.surveyed or survey(placed.place)
@@ -156,13 +183,17 @@ class EvidenceRoom:
             return True
         return digest({"kind": kind, "entries": entries}) != ref.manifest_digest
 
-    def _entries(self, ref: EvidenceRef) -> list[Any]:
+    def body(self, ref: EvidenceRef) -> dict[str, Any]:
+        """Its manifest, whose digest names it: the kind, and path, size, time and mode of each file."""
         manifest = self._folder / f"{ref.manifest_digest}.json"
         try:
-            body = json.loads(manifest.read_bytes().decode("utf-8", "surrogatepass"))
+            body: dict[str, Any] = json.loads(manifest.read_bytes().decode("utf-8", "surrogatepass"))
         except (OSError, ValueError) as error:
             raise InvalidRequest(f"the manifest of evidence {ref.name!r} cannot be read: {error}") from error
-        entries: list[Any] = body["entries"]
+        return body
+
+    def _entries(self, ref: EvidenceRef) -> list[Any]:
+        entries: list[Any] = self.body(ref)["entries"]
         return entries
 
 

@@ -99,7 +99,7 @@ class Intake:
         found = remote.keep(source.address, self._store, tally)
         name = source.name or remote.name_of(source.address) or "download"
         if isinstance(found, Blob):
-            return self._opened(found.path, name, origin=shown)
+            return self.opened(found.path, name, origin=shown)
         return Placed(place=self._tree(found, shown), name=name, origin=shown, notes=tally.all_notes())
 
     def _job(self, source: Source) -> Placed:
@@ -118,7 +118,7 @@ class Intake:
         files = {path: self._artifact(path, *kept, tally) for path, kept in chosen.items()}
         origin = f"job {source.address}" + (f", {source.part}" if source.part else "")
         if list(files) == [source.part]:
-            return self._opened(files[source.part].path, source.name or Path(source.part).name, origin=origin)
+            return self.opened(files[source.part].path, source.name or Path(source.part).name, origin=origin)
         return Placed(place=self._tree(files, origin), name=source.name or source.address, origin=origin)
 
     def _artifact(self, path: str, kept: Path, content: str, tally: Tally) -> Blob:
@@ -138,7 +138,7 @@ class Intake:
         place, kind, entries = found
         name = source.name or place.name
         if kind == "file" and not source.is_plain and _is_packed(place):
-            return self._opened(place, name, origin=f"unpacked from {place}")
+            return self.opened(place, name, origin=f"unpacked from {place}")
         if not snapshot:
             return Placed(place=place, name=name, is_plain=source.is_plain, surveyed=found)
         tally = self._tally(f"evidence {str(place)!r}")
@@ -156,7 +156,7 @@ class Intake:
             except OSError as error:
                 raise InvalidRequest(f"evidence {str(file)!r} cannot be read: {error.strerror}") from error
 
-    def _opened(self, file: Path, name: str, *, origin: str) -> Placed:
+    def opened(self, file: Path, name: str, *, origin: str) -> Placed:
         """A file as it is, or what is packed in it."""
         if is_archive(file, name):
             place, notes = self._once(_state(file), lambda: self._unpacked(file, name))

@@ -4,18 +4,19 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from controlplane.adapters.databases import Database
 from controlplane.errors import Unavailable
 
 #: Newest revision under migrations/versions; a test holds the two together.
-HEAD = "0003"
+HEAD = "0004"
 
 
-def migrate(*, reader: sa.Engine, writer: sa.Engine) -> None:
+def migrate(database: Database) -> None:
     """Upgrade when due. Two processes that start at once do it one after the other."""
-    with reader.connect() as connection:
+    with database.begin("read") as (connection, _):
         if _current(connection) == HEAD:
             return
-    with writer.begin() as connection:
+    with database.alone() as connection:
         current = _current(connection)
         if current != HEAD:
             _upgrade(connection, current=current)

@@ -1,6 +1,7 @@
 """Files and folders for their owner alone, whatever the umask and wherever the home lies: they hold evidence and answers."""
 
 import os
+import threading
 from pathlib import Path
 
 from controlplane.adapters.unsynced import sync
@@ -31,7 +32,7 @@ def write_file(path: Path, content: bytes) -> None:
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file whole or not at all, also beside others who do the same; it is on the disk when this returns."""
     make_folder(path.parent)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     write_file(fresh, content)
     sync(fresh)
     fresh.replace(path)

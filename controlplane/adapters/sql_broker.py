@@ -1,9 +1,10 @@
 """A dramatiq broker on a table: wake-ups without any service. A message may be lost or doubled; nothing depends on it."""
 
+import itertools
+import secrets
 import threading
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,34 +14,43 @@ from dramatiq.errors import ConnectionClosed, QueueNotFound
 from dramatiq.message import Message
 from dramatiq.middleware import Middleware
 
-from controlplane.adapters import schema, sqlite
-from controlplane.adapters.ids import new_id
+from controlplane.adapters import schema
+from controlplane.adapters.databases import Place, open_database
 from controlplane.notice import Notice
 
 _MESSAGE = schema.queue_message
-_NOW = sa.text(sqlite.NOW_MS)
 #: A wake-up this old is stale: the dispatcher has sent another one since.
 _STALE_MS = 3_600_000
-_VISIBLE = sa.select(_MESSAGE.c.message_id).where(
-    _MESSAGE.c.queue == sa.bindparam("wanted"),
-    _MESSAGE.c.is_dead.is_(False),
-    _MESSAGE.c.ready_ms <= _NOW,
-    _MESSAGE.c.hidden_until_ms <= _NOW,
-)
+
+
+def _visible(now_ms: sa.TextClause) -> sa.Select[tuple[str]]:
+    return sa.select(_MESSAGE.c.message_id).where(
+        _MESSAGE.c.queue == sa.bindparam("wanted"),
+        _MESSAGE.c.is_dead.is_(False),
+        _MESSAGE.c.ready_ms <= now_ms,
+        _MESSAGE.c.hidden_until_ms <= now_ms,
+    )
 
 
 class SqlBroker(Broker):
-    """Queues as rows. Each process has its own engine; threads of one process wake each other at once."""
+    """Queues as rows. Each process has its own connections; threads of one process wake each other at once."""
 
     def __init__(
-        self, path: Path, *, visibility_ms: int = 30_000, middleware: list[Middleware] | None = None
+        self,
+        place: Place,
+        *,
+        visibility_ms: int = 30_000,
+        middleware: list[Middleware] | None = None,
+        notice: Notice | None = None,
     ) -> None:
         super().__init__(middleware=middleware or [])
         self.queues: dict[str, None] = {}
         self.visibility_ms = visibility_ms
-        self.notice = Notice()
-        self.engine = sqlite.engine(path, synchronous="NORMAL")
-        self.reader = sqlite.engine(path, synchronous="NORMAL", read_only=True)
+        self.notice = notice or Notice()
+        self._made = itertools.count()
+        self._database = open_database(place)
+        self.engine, self.reader = self._database.writer, self._database.reader
+        self.now_ms = sa.text(self._database.now_ms)
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5_000) -> Consumer:
         if queue_name not in self.queues:
@@ -56,7 +66,7 @@ class SqlBroker(Broker):
     def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
         self.emit_before("enqueue", message, delay)
         row = {
-            "message_id": new_id("msg"),
+            "message_id": self._next_id(),
             "queue": message.queue_name,
             "body": message.encode(),
             "ready_ms": current_millis() + (delay or 0),
@@ -71,6 +81,16 @@ class SqlBroker(Broker):
         self.emit_after("enqueue", message, delay)
         return message
 
+    def _next_id(self) -> str:
+        """Sorts by when it was made, also within a millisecond."""
+        return f"{current_millis():014d}.{next(self._made):08d}.{secrets.token_hex(8)}"
+
+    def depth(self, queue_name: str) -> int:
+        """Messages that no worker has taken."""
+        query = sa.select(sa.func.count()).select_from(_visible(self.now_ms).subquery())
+        with _connected(self.reader) as connection:
+            return connection.execute(query, {"wanted": queue_name}).scalar_one()
+
     def flush(self, queue_name: str) -> None:
         with _connected(self.engine) as connection:
             connection.execute(sa.delete(_MESSAGE).where(_MESSAGE.c.queue == queue_name))
@@ -82,11 +102,12 @@ class SqlBroker(Broker):
     def drop_stale(self) -> None:
         """Remove what ended processes left in queues of their own."""
         with _connected(self.engine) as connection:
-            connection.execute(sa.delete(_MESSAGE).where(_MESSAGE.c.ready_ms < _NOW - sa.literal(_STALE_MS)))
+            connection.execute(
+                sa.delete(_MESSAGE).where(_MESSAGE.c.ready_ms < self.now_ms - sa.literal(_STALE_MS))
+            )
 
     def close(self) -> None:
-        self.engine.dispose()
-        self.reader.dispose()
+        self._database.close()
 
 
 class _connected:  # noqa: N801 - reads as a verb where it is used
@@ -144,18 +165,24 @@ class SqlConsumer(Consumer):
         free = self._prefetch - len(self._outstanding)
         if free <= 0:
             return []
+        visible = _visible(self._broker.now_ms)
         # Looking costs no write lock, so idle consumers do not disturb anyone.
         with _connected(self._broker.reader) as connection:
-            if connection.execute(_VISIBLE.limit(1), {"wanted": self._queue}).first() is None:
+            if connection.execute(visible.limit(1), {"wanted": self._queue}).first() is None:
                 return []
-        chosen = _VISIBLE.order_by(_MESSAGE.c.ready_ms, _MESSAGE.c.message_id).limit(free)
+        # Rows that another consumer is taking are passed over.
+        chosen = (
+            visible.order_by(_MESSAGE.c.ready_ms, _MESSAGE.c.message_id)
+            .limit(free)
+            .with_for_update(skip_locked=True)
+        )
         claim = (
             sa.update(_MESSAGE)
             .where(_MESSAGE.c.message_id.in_(chosen))
             .values(
                 fence=_MESSAGE.c.fence + 1,
                 deliveries=_MESSAGE.c.deliveries + 1,
-                hidden_until_ms=_NOW + sa.literal(self._broker.visibility_ms),
+                hidden_until_ms=self._broker.now_ms + sa.literal(self._broker.visibility_ms),
             )
             .returning(_MESSAGE.c.message_id, _MESSAGE.c.fence, _MESSAGE.c.body)
         )
@@ -165,7 +192,7 @@ class SqlConsumer(Consumer):
             self._outstanding.update({row.message_id: row.fence for row in rows})
         return [
             SqlMessage(Message.decode(bytes(row.body)), message_row=row.message_id, fence=row.fence)
-            for row in rows
+            for row in sorted(rows, key=lambda row: row.message_id)
         ]
 
     def _keep_hidden(self) -> None:
@@ -181,7 +208,7 @@ class SqlConsumer(Consumer):
                 connection.execute(
                     sa.update(_MESSAGE)
                     .where(_MESSAGE.c.message_id == message_id, _MESSAGE.c.fence == fence)
-                    .values(hidden_until_ms=_NOW + sa.literal(self._broker.visibility_ms))
+                    .values(hidden_until_ms=self._broker.now_ms + sa.literal(self._broker.visibility_ms))
                 )
 
     def ack(self, message: MessageProxy) -> None:

@@ -1,27 +1,33 @@
-"""Rows of jobs, leases and attempts. Dumb on purpose: what may be written is decided before it comes here."""
+"""Rows of jobs. Dumb on purpose: what may be written is decided before it comes here."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
 
-from controlplane.adapters import schema
-from controlplane.adapters.driver_sql import DriverSql
+from controlplane.adapters import schema, words
+from controlplane.adapters.driver_sql import DriverSql, Row
+from controlplane.adapters.sql_search import search
 from controlplane.domain.budget import Account, Amounts, Limits
-from controlplane.domain.ids import Fence
+from controlplane.domain.identity import Scope
 from controlplane.domain.job_state import JobState, Parked, Stop
-from controlplane.domain.lease import Lease
-from controlplane.ports import JobRow
+from controlplane.domain.queueing import Kind, Lane
+from controlplane.ports import JobFilter, JobKey, JobRow
 
 Columns = sa.RowMapping | Mapping[str, Any]
-_JOB, _LEASE, _ATTEMPT, _WORKER = schema.job, schema.lease, schema.attempt, schema.worker
-_SAVE_JOB = sa.update(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
-_GET_JOB = DriverSql(sa.select(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted")))
-_GET_LEASE = DriverSql(sa.select(_LEASE).where(_LEASE.c.job_id == sa.bindparam("wanted")))
+_JOB = schema.job
+_SPEC = schema.job_spec
+_THE_JOB = sa.update(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
+_GET_SPEC = DriverSql(sa.select(_SPEC.c.spec).where(_SPEC.c.job_id == sa.bindparam("wanted")))
+_ADD_TERMS = DriverSql(sa.insert(schema.job_term), ("tenant_id", "term", "created_ms", "job_id"))
+_ADD_SPEC = DriverSql(sa.insert(_SPEC), ("job_id", "spec"))
+_FIND_JOB = sa.select(_JOB).where(_JOB.c.job_id == sa.bindparam("wanted"))
+#: By whether the row is read to decide about it. Foreign keys to a row that is locked so may still be entered.
+_GET_JOB = {False: DriverSql(_FIND_JOB), True: DriverSql(_FIND_JOB.with_for_update(key_share=True))}
 _SAVE_RECORDED = DriverSql(
-    _SAVE_JOB.values(
+    _THE_JOB.values(
         account=sa.bindparam("account"),
         trace_events=sa.bindparam("trace_events"),
         trace_head=sa.bindparam("trace_head"),
@@ -43,19 +49,47 @@ _STATE_COLUMNS = (
     "losses",
     "fence",
     "is_leased",
+    "budget_version",
     "settled_fence",
     "result_digest",
+    "priority",
+    "deadline_ms",
+    "model",
+    "sub_model",
+    "traceparent",
 )
 _ROW_COLUMNS = (
     "spec_digest",
     "created_ms",
     "updated_ms",
     "recorded_ms",
+    "tools",
+    "progress_ms",
     "refusal",
     "trace_events",
     "trace_head",
     "result",
     "receipt_id",
+)
+#: What a JobRow fills, in the order of the table. `dispatched_ms` and `lane` are the dispatcher's.
+_FILLED = {*_STATE_COLUMNS, *_ROW_COLUMNS, "stop", "account", "tenant_hold", "tenant_settled", "parked"}
+_ALL = _JOB.c.keys()
+_COLUMNS = [name for name in _ALL if name in _FILLED | {"not_before_ms", "dispatched_ms", "lane"}]
+_ADD_JOB = DriverSql(sa.insert(_JOB), _COLUMNS)
+_NEVER_CHANGED = frozenset({"job_id", "dispatched_ms", "task_id", "step_id", "tenant_id", "created_ms"})
+#: It is in its lane, or on its way to a worker: there it stays while nothing but its other columns changes.
+_IS_SAME = sa.and_(
+    _JOB.c.generation == sa.bindparam("its_generation"), _JOB.c.state == "queued", _JOB.c.desired == "run"
+)
+_ITS_LANE = sa.bindparam("its_lane", type_=_JOB.c.lane.type)
+_SAVE_JOB = DriverSql(
+    _THE_JOB.values(
+        {
+            **{name: sa.bindparam(name) for name in _COLUMNS if name not in _NEVER_CHANGED},
+            "lane": sa.case((_ITS_LANE.is_(None), sa.null()), (_IS_SAME, _JOB.c.lane), else_=_ITS_LANE),
+            "dispatched_ms": sa.case((_IS_SAME, _JOB.c.dispatched_ms), else_=0),
+        }
+    )
 )
 
 
@@ -143,6 +177,7 @@ def _to_columns(row: JobRow) -> dict[str, Any]:
     columns = {name: getattr(row.state, name) for name in _STATE_COLUMNS}
     columns |= {name: getattr(row, name) for name in _ROW_COLUMNS}
     columns["stop"] = None if row.state.stop is None else json.dumps(asdict(row.state.stop))
+    columns |= {name: words.kept(columns[name]) for name in ("reason", "refusal")}
     columns["account"] = account_to_text(row.account)
     columns["tenant_hold"] = None if row.tenant_hold is None else json.dumps(row.tenant_hold)
     columns["tenant_settled"] = json.dumps(row.tenant_settled)
@@ -166,27 +201,50 @@ def _to_row(found: Columns) -> JobRow:
     )
 
 
+def _lane_of(state: JobState) -> str | None:
+    """Where a job waits for its turn; None: it does not wait for one."""
+    if not state.is_ready:
+        return None
+    return Lane(state.priority, Kind(state.tenant_id, state.model, state.sub_model)).text
+
+
+def _columns_of(found: Row) -> dict[str, Any]:
+    """Columns of a row that the driver gave."""
+    columns = dict(zip(_ALL, found, strict=True))
+    return {**columns, "reason": words.plain(columns["reason"]), "refusal": words.plain(columns["refusal"])}
+
+
+def _within(query: sa.Select[Any], scope: Scope) -> sa.Select[Any]:
+    return query if scope.tenant_id is None else query.where(_JOB.c.tenant_id == scope.tenant_id)
+
+
 class SqlJobs:
-    def __init__(self, connection: sa.Connection, *, now_ms: int) -> None:
+    def __init__(self, connection: sa.Connection, *, now_ms: int, is_writing: bool) -> None:
         self._connection = connection
         self._now_ms = now_ms
+        self._get = _GET_JOB[is_writing]
 
-    def get(self, job_id: str) -> JobRow | None:
-        found = _GET_JOB.first(self._connection, {"wanted": job_id})
-        return None if found is None else _to_row(dict(zip(_JOB.c.keys(), found, strict=True)))
+    def get(self, job_id: str, *, scope: Scope) -> JobRow | None:
+        found = self._get.first(self._connection, {"wanted": job_id})
+        row = None if found is None else _to_row(_columns_of(found))
+        return row if row is not None and scope.covers(row.state.tenant_id) else None
 
     def spec(self, job_id: str) -> str:
-        query = sa.select(schema.job_spec.c.spec).where(schema.job_spec.c.job_id == job_id)
-        spec: str = self._connection.execute(query).scalar_one()
-        return spec
+        found = _GET_SPEC.first(self._connection, {"wanted": job_id})
+        assert found is not None
+        return str(found[0])
 
-    def add(self, row: JobRow, *, spec: str) -> None:
-        self._connection.execute(sa.insert(_JOB), {**_to_columns(row), "dispatched_ms": 0})
-        self._connection.execute(sa.insert(schema.job_spec), {"job_id": row.state.job_id, "spec": spec})
+    def add(self, row: JobRow, *, spec: str, terms: Sequence[str] = ()) -> None:
+        columns = {**_to_columns(row), "dispatched_ms": 0, "lane": _lane_of(row.state)}
+        _ADD_JOB.many(self._connection, [tuple(columns[name] for name in _COLUMNS)])
+        _ADD_SPEC.many(self._connection, [(row.state.job_id, spec)])
+        if terms:
+            place = row.created_ms, row.state.job_id
+            _ADD_TERMS.many(self._connection, [(row.state.tenant_id, term, *place) for term in terms])
 
     def save(self, row: JobRow) -> None:
-        columns = _to_columns(row)
-        self._connection.execute(_SAVE_JOB, {**columns, "wanted": columns.pop("job_id")})
+        where = {"wanted": row.state.job_id, "its_generation": row.state.generation}
+        _SAVE_JOB.one(self._connection, {**_to_columns(row), **where, "its_lane": _lane_of(row.state)})
 
     def save_recorded(self, row: JobRow) -> None:
         columns = {
@@ -199,20 +257,15 @@ class SqlJobs:
         }
         _SAVE_RECORDED.one(self._connection, columns)
 
-    def with_prefix(self, prefix: str, *, limit: int) -> list[str]:
+    def with_prefix(self, prefix: str, *, scope: Scope, limit: int) -> list[str]:
         query = sa.select(_JOB.c.job_id).where(_JOB.c.job_id.startswith(prefix, autoescape=True)).limit(limit)
-        return list(self._connection.execute(query).scalars())
+        return list(self._connection.execute(_within(query, scope)).scalars())
 
-    def latest(self, *, limit: int, state: str | None, before: str | None) -> list[JobRow]:
-        query = sa.select(_JOB).order_by(_JOB.c.created_ms.desc(), _JOB.c.job_id.desc()).limit(limit)
-        if state is not None:
-            query = query.where(_JOB.c.state == state)
-        if before is not None:
-            mark = sa.select(_JOB.c.created_ms).where(_JOB.c.job_id == before).scalar_subquery()
-            query = query.where(
-                sa.tuple_(_JOB.c.created_ms, _JOB.c.job_id) < sa.tuple_(mark, sa.literal(before))
-            )
-        return [_to_row(found) for found in self._connection.execute(query).mappings()]
+    def search(
+        self, wanted: JobFilter, *, scope: Scope, limit: int, after: JobKey | None
+    ) -> tuple[list[JobRow], JobKey | None]:
+        hits = search(self._connection, wanted, scope=scope, limit=limit, after=after)
+        return [_to_row(found) for found in hits.rows], hits.after
 
     def of_task(self, task_id: str) -> list[str]:
         query = (
@@ -221,23 +274,6 @@ class SqlJobs:
             .order_by(_JOB.c.created_ms, _JOB.c.job_id)
         )
         return list(self._connection.execute(query).scalars())
-
-    def undispatched(
-        self, *, older_than_ms: int, jobs: frozenset[str] | None, limit: int
-    ) -> list[tuple[str, int]]:
-        query = (
-            sa.select(_JOB.c.job_id, _JOB.c.generation)
-            .where(
-                _JOB.c.state == "queued",
-                _JOB.c.desired == "run",
-                _JOB.c.dispatched_ms < older_than_ms,
-            )
-            .order_by(_JOB.c.dispatched_ms)
-            .limit(limit)
-        )
-        if jobs is not None:
-            query = query.where(_JOB.c.job_id.in_(jobs))
-        return [(found.job_id, found.generation) for found in self._connection.execute(query)]
 
     def waited_enough(self, *, jobs: frozenset[str] | None, limit: int) -> list[str]:
         query = (
@@ -249,77 +285,3 @@ class SqlJobs:
         if jobs is not None:
             query = query.where(_JOB.c.job_id.in_(jobs))
         return list(self._connection.execute(query).scalars())
-
-    def mark_dispatched(self, job_id: str) -> None:
-        self._connection.execute(
-            sa.update(_JOB).where(_JOB.c.job_id == job_id).values(dispatched_ms=self._now_ms)
-        )
-
-
-LEASE_FIELDS = tuple(each.name for each in fields(Lease))
-
-
-def to_lease(found: Columns) -> Lease:
-    return Lease(**{**found, "fence": Fence(found["fence"])})
-
-
-class SqlLeases:
-    def __init__(self, connection: sa.Connection, *, now_ms: int) -> None:
-        self._connection = connection
-        self._now_ms = now_ms
-
-    def get(self, job_id: str) -> Lease | None:
-        found = _GET_LEASE.first(self._connection, {"wanted": job_id})
-        return None if found is None else to_lease(dict(zip(_LEASE.c.keys(), found, strict=True)))
-
-    def put(self, lease: Lease) -> None:
-        self._connection.execute(sa.insert(_LEASE), asdict(lease))
-        row = {
-            "job_id": lease.job_id,
-            "attempt": lease.attempt,
-            "fence": lease.fence,
-            "worker_id": lease.worker_id,
-            "granted_ms": lease.granted_ms,
-            "ended_ms": None,
-            "outcome": "open",
-        }
-        self._connection.execute(sa.insert(_ATTEMPT), row)
-
-    def extend(self, job_id: str, *, fence: int, until_ms: int) -> None:
-        self._connection.execute(
-            sa.update(_LEASE)
-            .where(_LEASE.c.job_id == job_id, _LEASE.c.fence == fence)
-            .values(until_ms=until_ms, renewed_ms=self._now_ms)
-        )
-
-    def drop(self, job_id: str, *, outcome: str, ended_ms: int) -> None:
-        self._connection.execute(sa.delete(_LEASE).where(_LEASE.c.job_id == job_id))
-        self._connection.execute(
-            sa.update(_ATTEMPT)
-            .where(_ATTEMPT.c.job_id == job_id, _ATTEMPT.c.ended_ms.is_(None))
-            .values(ended_ms=ended_ms, outcome=outcome)
-        )
-
-    def all(self) -> list[Lease]:
-        return [to_lease(found) for found in self._connection.execute(sa.select(_LEASE)).mappings()]
-
-    def live_of_tenant(self, tenant_id: str) -> int:
-        query = (
-            sa.select(sa.func.count())
-            .select_from(_LEASE)
-            .where(_LEASE.c.tenant_id == tenant_id, _LEASE.c.until_ms > self._now_ms)
-        )
-        return self._connection.execute(query).scalar_one()
-
-    def spent_ms(self, job_id: str) -> int:
-        length = sa.func.sum(_ATTEMPT.c.ended_ms - _ATTEMPT.c.granted_ms)
-        query = sa.select(length).where(_ATTEMPT.c.job_id == job_id, _ATTEMPT.c.ended_ms.is_not(None))
-        return self._connection.execute(query).scalar() or 0
-
-    def seen(self, worker_id: str) -> None:
-        known = self._connection.execute(
-            sa.update(_WORKER).where(_WORKER.c.worker_id == worker_id).values(last_seen_ms=self._now_ms)
-        )
-        if known.rowcount == 0:
-            row = {"worker_id": worker_id, "first_seen_ms": self._now_ms, "last_seen_ms": self._now_ms}
-            self._connection.execute(sa.insert(_WORKER), row)

@@ -1,151 +1,171 @@
-"""The store on SQLite: short transactions on two engines of different durability, and readers that never wait."""
+"""The store on one database, whichever it is: short transactions with a promise about the disk, and readers that never wait."""
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from controlplane.adapters import sqlite
+from controlplane.adapters.cold import ColdStorage
+from controlplane.adapters.databases import Place, open_database, translated
 from controlplane.adapters.migrate import migrate
-from controlplane.adapters.private_files import make_file
-from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlOutbox, SqlSteers
+from controlplane.adapters.sql_access import SqlAttempts, SqlAudits, SqlPermissions, SqlTaskList, SqlTenants
+from controlplane.adapters.sql_accounts import SqlAnswers, SqlBudgets, SqlSteers
+from controlplane.adapters.sql_archive import SqlArchive
+from controlplane.adapters.sql_backlog import SqlBacklog
+from controlplane.adapters.sql_controls import SqlControls, SqlRetunes
+from controlplane.adapters.sql_findings import SqlFigures, SqlFindings
 from controlplane.adapters.sql_history import SqlHistory, SqlTasks
-from controlplane.adapters.sql_jobs import LEASE_FIELDS, SqlJobs, SqlLeases, to_lease
+from controlplane.adapters.sql_jobs import SqlJobs
+from controlplane.adapters.sql_keys import SqlKeys
+from controlplane.adapters.sql_leases import SqlLeases
+from controlplane.adapters.sql_remote import SqlRemote
+from controlplane.adapters.sql_requests import SqlOwned, SqlRepeats, SqlUploads
 from controlplane.adapters.sql_traces import SqlTraces
-from controlplane.errors import Unavailable
-from controlplane.notice import Notice
+from controlplane.adapters.sql_workers import SqlDuties, SqlWorkers
 from controlplane.ports import (
     Answers,
+    Archive,
     Budgets,
+    Cold,
     Durability,
     History,
     Jobs,
     Leases,
-    Orders,
-    Outbox,
     Steers,
     Tasks,
     Traces,
+    Watch,
 )
-from rlm_worker.contracts.gateway import Steer
-
-_POLL_SECONDS = 0.02
-_ORDERS = f"""
-SELECT job.desired, job.reason, {sqlite.NOW_MS},
-  coalesce((SELECT max(command_id) FROM command WHERE command.job_id = job.job_id AND command.kind = 'steer'), 0),
-  {", ".join(f"lease.{name}" for name in LEASE_FIELDS)}
-FROM job LEFT JOIN lease ON lease.job_id = job.job_id WHERE job.job_id = ?"""
+from controlplane.ports_access import (
+    Attempts,
+    Audits,
+    Keys,
+    Owned,
+    Permissions,
+    Repeats,
+    TaskList,
+    Tenants,
+    Uploads,
+)
+from controlplane.ports_control import Controls, Figures, Findings, Retunes
+from controlplane.ports_queue import Backlog, Duties, Workers
+from controlplane.ports_remote import Remote
 
 
 class SqlTransaction:
-    """One transaction and the rows in it."""
+    """One transaction and the rows in it. When it writes, each row that it reads to decide is its own until it ends.
 
-    def __init__(self, connection: sa.Connection) -> None:
-        self.now_ms: int = connection.exec_driver_sql(f"SELECT {sqlite.NOW_MS}").scalar_one()
-        self.jobs: Jobs = SqlJobs(connection, now_ms=self.now_ms)
-        self.tasks: Tasks = SqlTasks(connection)
-        self.leases: Leases = SqlLeases(connection, now_ms=self.now_ms)
-        self.history: History = SqlHistory(connection, now_ms=self.now_ms)
-        self.traces: Traces = SqlTraces(connection)
-        self.budgets: Budgets = SqlBudgets(connection, now_ms=self.now_ms)
-        self.outbox: Outbox = SqlOutbox(connection, now_ms=self.now_ms)
-        self.steers: Steers = SqlSteers(connection, now_ms=self.now_ms)
-        self.answers: Answers = SqlAnswers(connection, now_ms=self.now_ms)
-
-
-class SqlWatch:
-    """A connection of its own, whose `data_version` changes when any other connection commits.
-
-    It asks the driver itself, many times a second while a job runs: each statement is a transaction, and the version is
-    read first, so that what is committed in between is found by the next look.
+    Most touch few tables: what speaks for a table is made when it is asked for.
     """
 
-    def __init__(self, connection: sa.Connection, notice: Notice) -> None:
-        self._connection = connection
-        self._driver: Any = connection.connection.driver_connection
-        self._notice = notice
-        self._version = -1
-        self._seen = notice.count
+    now_ms: int
+    jobs: Jobs
+    tasks: Tasks
+    leases: Leases
+    history: History
+    traces: Traces
+    budgets: Budgets
+    steers: Steers
+    answers: Answers
+    keys: Keys
+    tenants: Tenants
+    permissions: Permissions
+    audits: Audits
+    repeats: Repeats
+    uploads: Uploads
+    owned: Owned
+    attempts: Attempts
+    task_list: TaskList
+    backlog: Backlog
+    workers: Workers
+    duties: Duties
+    archive: Archive
+    controls: Controls
+    retunes: Retunes
+    findings: Findings
+    figures: Figures
+    remote: Remote
 
-    def read(self, job_id: str, *, steer_seen: int) -> tuple[Orders | None, int]:
-        self._seen = self._notice.count
-        self._version = self._data_version()
-        found = self._driver.execute(_ORDERS, (job_id,)).fetchone()
-        if found is None:
-            return None, self._driver.execute(f"SELECT {sqlite.NOW_MS}").fetchone()[0]
-        desired, reason, now_ms, last_steer, *lease = found
-        steers: tuple[Steer, ...] = ()
-        if last_steer > steer_seen:
-            with self._connection.begin():
-                steers = SqlSteers(self._connection, now_ms=now_ms).after(job_id, seen=steer_seen)
-        held = None if lease[0] is None else to_lease(dict(zip(LEASE_FIELDS, lease, strict=True)))
-        return Orders(desired=desired, reason=reason, lease=held, steers=steers), now_ms
+    def __init__(self, connection: sa.Connection, *, now_ms: int, is_writing: bool, cold: Cold) -> None:
+        self.now_ms = now_ms
+        self.connection = connection
+        self.is_writing = is_writing
+        self.cold = cold
 
-    def wait(self, *, timeout: float) -> bool:
-        deadline = time.monotonic() + timeout
-        while (left := deadline - time.monotonic()) > 0:
-            if self._notice.wait(self._seen, timeout=min(left, _POLL_SECONDS)):
-                return True
-            if self._data_version() != self._version:
-                return True
-        return False
+    def __getattr__(self, name: str) -> Any:
+        """Called once for each table: what it makes is found as an attribute from then on."""
+        if name not in _TABLES:
+            raise AttributeError(name)
+        made = _TABLES[name](self)
+        setattr(self, name, made)
+        return made
 
-    def _data_version(self) -> int:
-        version: int = self._driver.execute("PRAGMA data_version").fetchone()[0]
-        return version
+
+_TABLES: dict[str, Callable[[SqlTransaction], Any]] = {
+    "jobs": lambda tx: SqlJobs(tx.connection, now_ms=tx.now_ms, is_writing=tx.is_writing),
+    "tasks": lambda tx: SqlTasks(tx.connection, is_writing=tx.is_writing),
+    "leases": lambda tx: SqlLeases(tx.connection, now_ms=tx.now_ms, is_writing=tx.is_writing),
+    "history": lambda tx: SqlHistory(tx.connection, now_ms=tx.now_ms, cold=tx.cold),
+    "traces": lambda tx: SqlTraces(tx.connection, cold=tx.cold),
+    "budgets": lambda tx: SqlBudgets(tx.connection, now_ms=tx.now_ms, is_writing=tx.is_writing),
+    "steers": lambda tx: SqlSteers(tx.connection, now_ms=tx.now_ms),
+    "answers": lambda tx: SqlAnswers(tx.connection, now_ms=tx.now_ms),
+    "keys": lambda tx: SqlKeys(tx.connection, now_ms=tx.now_ms),
+    "tenants": lambda tx: SqlTenants(tx.connection, now_ms=tx.now_ms),
+    "permissions": lambda tx: SqlPermissions(tx.connection, now_ms=tx.now_ms),
+    "audits": lambda tx: SqlAudits(tx.connection, now_ms=tx.now_ms),
+    "repeats": lambda tx: SqlRepeats(tx.connection, now_ms=tx.now_ms),
+    "uploads": lambda tx: SqlUploads(tx.connection, now_ms=tx.now_ms),
+    "owned": lambda tx: SqlOwned(tx.connection, now_ms=tx.now_ms),
+    "attempts": lambda tx: SqlAttempts(tx.connection),
+    "task_list": lambda tx: SqlTaskList(tx.connection),
+    "backlog": lambda tx: SqlBacklog(tx.connection, now_ms=tx.now_ms),
+    "workers": lambda tx: SqlWorkers(tx.connection, now_ms=tx.now_ms),
+    "duties": lambda tx: SqlDuties(tx.connection, now_ms=tx.now_ms),
+    "archive": lambda tx: SqlArchive(tx.connection, now_ms=tx.now_ms),
+    "controls": lambda tx: SqlControls(tx.connection, now_ms=tx.now_ms),
+    "retunes": lambda tx: SqlRetunes(tx.connection, now_ms=tx.now_ms),
+    "findings": lambda tx: SqlFindings(tx.connection, now_ms=tx.now_ms),
+    "figures": lambda tx: SqlFigures(tx.connection, now_ms=tx.now_ms),
+    "remote": lambda tx: SqlRemote(tx.connection, now_ms=tx.now_ms),
+}
 
 
 class SqlStore:
-    """One SQLite file."""
+    """A file of SQLite, or a database of PostgreSQL."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.notice = Notice()
-        # SQLite gives its side files the mode of the database; whatever hinders making it, SQLite says better.
-        with suppress(OSError):
-            make_file(path)
-        self._full = sqlite.engine(path, synchronous="FULL")
-        self._normal = sqlite.engine(path, synchronous="NORMAL")
-        self._reader = sqlite.engine(path, synchronous="NORMAL", read_only=True)
-        with _translated():
-            migrate(reader=self._reader, writer=self._full)
+    def __init__(self, place: Place, *, cold: Cold | None = None) -> None:
+        """`cold`: where links that left the tables are; beside the file when there is one and nothing else is said."""
+        self.place = place
+        self.cold: Cold = cold or ColdStorage(place.parent / "cold" if isinstance(place, Path) else "cold")
+        self.database = open_database(place)
+        self.notice = self.database.notice
+        try:
+            with translated(self.database):
+                migrate(self.database)
+        except BaseException:
+            self.database.close()
+            raise
 
     @contextmanager
     def write(self, durability: Durability = "full") -> Iterator[SqlTransaction]:
-        engine = self._full if durability == "full" else self._normal
-        with _translated(), engine.begin() as connection:
-            yield SqlTransaction(connection)
+        with translated(self.database), self.database.begin(durability) as (connection, now_ms):
+            yield SqlTransaction(connection, now_ms=now_ms, is_writing=True, cold=self.cold)
 
     @contextmanager
     def read(self) -> Iterator[SqlTransaction]:
-        with _translated(), self._reader.begin() as connection:
-            yield SqlTransaction(connection)
+        with translated(self.database), self.database.begin("read") as (connection, now_ms):
+            yield SqlTransaction(connection, now_ms=now_ms, is_writing=False, cold=self.cold)
 
     @contextmanager
-    def watch(self) -> Iterator[SqlWatch]:
-        with _translated(), self._reader.connect() as connection:
-            yield SqlWatch(connection, self.notice)
+    def watch(self) -> Iterator[Watch]:
+        with translated(self.database), self.database.watch() as watch:
+            yield watch
 
-    def announce(self) -> None:
-        self.notice.announce()
+    def announce(self, job_id: str = "") -> None:
+        self.database.announce(job_id)
 
     def close(self) -> None:
-        for engine in (self._full, self._normal, self._reader):
-            engine.dispose()
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except sa.exc.TimeoutError as error:
-        raise Unavailable("every connection to the database is in use: try again") from error
-    except (sa.exc.OperationalError, sa.exc.DatabaseError) as error:
-        if isinstance(error, sa.exc.IntegrityError):
-            raise
-        raise Unavailable(f"the database did not answer: {error.orig}") from error
-    except sqlite.library().Error as error:
-        raise Unavailable(f"the database did not answer: {error}") from error
+        self.database.close()

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from controlplane.cli.events import value_text
 from controlplane.cli.figures import between, count, counted, duration, money
+from controlplane.cli.flags import typed_server
 from controlplane.cli.safe import clipped, printable
 from controlplane.views import JobView, StopView
 from rlm_worker.contracts.result import CitationReport, JobResult, Usage
@@ -229,10 +230,11 @@ def stop_line(stop: StopView) -> str:
 
 
 def _next(view: JobView) -> list[RenderableType]:
+    there = typed_server()
     steps = [
-        (f"custody show {view.job_id}", "everything about it"),
-        (f"custody trace {view.job_id}", "every step"),
+        (f"custody show {view.job_id}{there}", "everything about it"),
+        (f"custody trace {view.job_id}{there}", "every step"),
     ]
-    if view.is_terminal and view.result is not None:
+    if view.is_terminal and view.result is not None and not there:
         steps.append((f"custody replay {view.job_id} --verify", "the same result without a model"))
     return [Text.assemble(("  " + command, "cyan"), f"   {why}") for command, why in steps]

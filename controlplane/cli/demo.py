@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from controlplane.adapters.private_files import make_folder
-from controlplane.cli.flags import home_flag, json_flag, quiet_flag
+from controlplane.cli.flags import Where, home_flag, json_flag, quiet_flag
 from controlplane.cli.home import settings_of
 from controlplane.cli.inputs import Typed
 from controlplane.cli.run import prepared, submit_and_work
@@ -65,9 +65,9 @@ def demo(
         budget=budget,
         labels=("demo=true",),
     )
-    resolved = prepared(typed, home=home, silent=as_json or quiet)
+    resolved = prepared(typed, where=Where(home=home), silent=as_json or quiet)
     sources = source_tree(standard_library(), keep_in=settings_of(home).home / "demo")
-    code = submit_and_work(replace(resolved, sources=(sources,)), home=home, manner=manner)
+    code = submit_and_work(replace(resolved, sources=(sources,)), where=Where(home=home), manner=manner)
     if not as_json and not quiet:
         click.echo(_NEXT)
     return code

@@ -3,62 +3,56 @@
 import platform
 import shutil
 import sys
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import asdict
 
 import click
 from rich.table import Table
 from rich.text import Text
 
 from controlplane import worker_parts
-from controlplane.bootstrap import sqlite_version
+from controlplane.bootstrap import open_app, store_report
 from controlplane.cli.consoles import stdout_console
+from controlplane.cli.doctor_findings import Finding, Level, findings_table, is_fine
 from controlplane.cli.exits import Exit
 from controlplane.cli.figures import size
-from controlplane.cli.flags import home_flag, json_flag
-from controlplane.cli.home import settings_of
+from controlplane.cli.flags import Where, json_flag, where_flags
+from controlplane.cli.home import client_of, settings_of
 from controlplane.cli.safe import printable
 from controlplane.cli.shapes import write_json
 from controlplane.config import Settings, setting_rows
+from controlplane.errors import ControlPlaneError
 from controlplane.worker_parts import SANDBOXES
 
 _LITTLE_DISK = 1 << 30
-
-Level = Literal["ok", "note", "fail"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One thing looked at."""
-
-    name: str
-    level: Level
-    words: str
-    remedy: str = ""
+_MUCH_SKEW_MS = 1_000
 
 
 @click.command()
 @json_flag
-@home_flag
-def doctor(*, as_json: bool, home: str | None) -> int:
-    """Say whether a job could run here, and what is missing.
+@where_flags
+def doctor(*, as_json: bool, where: Where) -> int:
+    """Say whether a job could run here, and what is missing; with --server, how that server is.
 
     Exits 0 when a job could run, 4 when not. JSON keys: ok, findings [name, level, words, remedy],
-    settings [name, value, source], sandbox, sandboxes [by name, all that could contain cells], keys [names only].
+    settings [name, value, source], sandbox, sandboxes [by name, all that could contain cells], keys [names only];
+    of a server: ok, findings.
     """
-    settings = settings_of(home)
+    if where.server is not None:
+        return _server(where.server, as_json=as_json)
+    settings = settings_of(where.home)
     reports = {name: worker_parts.sandbox_report(*choice) for name, choice in SANDBOXES.items()}
     report = reports.get(settings.sandbox) or reports["namespaces"]
     findings = [
         _python(),
-        _store(),
+        _store(settings),
+        _queue(settings),
         _sandbox(report),
         *(_by_name(name, other) for name, other in reports.items() if other is not report),
         _home(settings),
         _driver(settings),
         _embedded(),
     ]
-    fine = all(finding.level != "fail" for finding in findings)
+    fine = is_fine(findings)
     if as_json:
         write_json(
             {
@@ -75,20 +69,23 @@ def doctor(*, as_json: bool, home: str | None) -> int:
     return Exit.ANSWERED if fine else Exit.FAILED
 
 
+def _server(server: str, *, as_json: bool) -> int:
+    from controlplane.cli.doctor_server import look  # noqa: PLC0415  # a home needs no client
+
+    with client_of(server) as client:
+        findings = look(client)
+    fine = is_fine(findings)
+    if as_json:
+        write_json({"ok": fine, "findings": [asdict(finding) for finding in findings]})
+    else:
+        console = stdout_console()
+        console.print(findings_table(findings))
+    return Exit.ANSWERED if fine else Exit.FAILED
+
+
 def _print(findings: list[Finding], *, settings: Settings, fine: bool) -> None:
     console = stdout_console()
-    grid = Table.grid(padding=(0, 2))
-    marks = {
-        "ok": Text("ok", style="green"),
-        "note": Text("note", style="yellow"),
-        "fail": Text("FAIL", style="bold red"),
-    }
-    for finding in findings:
-        remedy = f"\n→ {finding.remedy}" if finding.remedy else ""
-        grid.add_row(
-            marks[finding.level], Text(finding.name, style="bold"), Text(printable(finding.words + remedy))
-        )
-    console.print(grid)
+    console.print(findings_table(findings))
     rows = Table.grid(padding=(0, 2))
     for name, value, source in setting_rows(settings):
         rows.add_row("", Text(name), Text(printable(value)), Text(source, style="dim"))
@@ -98,6 +95,28 @@ def _print(findings: list[Finding], *, settings: Settings, fine: bool) -> None:
     console.print(Text(f"\n{verdict}", style="bold green" if fine else "bold red"))
 
 
+def _queue(settings: Settings) -> Finding:
+    """What carries wake-ups; Redis is asked, a table is as well as its database."""
+    if not settings.redis_url:
+        return Finding(name="queue", level="ok", words="a table beside the database")
+    try:
+        app = open_app(settings)
+    except ControlPlaneError as error:
+        return Finding(name="queue", level="note", words=f"Redis, not asked: {error}")
+    try:
+        problem = app.queue_problem()
+    finally:
+        app.close()
+    if problem:
+        return Finding(
+            name="queue",
+            level="fail",
+            words=f"Redis: {problem}",
+            remedy="start it: jobs wait until it answers",
+        )
+    return Finding(name="queue", level="ok", words="Redis")
+
+
 def _python() -> Finding:
     words = f"{platform.python_version()} on {platform.system()} {platform.release()}"
     if sys.platform != "linux":
@@ -105,17 +124,24 @@ def _python() -> Finding:
     return Finding(name="python", level="ok", words=words)
 
 
-def _store() -> Finding:
-    version, is_safe = sqlite_version()
-    words = f"SQLite {version}"
-    if is_safe:
-        return Finding(name="store", level="ok", words=words)
-    return Finding(
-        name="store",
-        level="note",
-        words=f"{words} has a known defect in its write-ahead log",
-        remedy="install pysqlite3 (it carries a newer SQLite)",
-    )
+def _store(settings: Settings) -> Finding:
+    try:
+        found = store_report(settings)
+    except ControlPlaneError as error:
+        remedy = "start the server, or set CUSTODY_DATABASE_URL to another one"
+        return Finding(name="store", level="fail", words=str(error), remedy=remedy)
+    words = found.words
+    if settings.database_url is not None:
+        words += f"; its clock is {found.skew_ms:+,} ms from this host's"
+    if found.problem:
+        remedy = "install pysqlite3 (it carries a newer SQLite)"
+        return Finding(name="store", level="note", words=f"{words} {found.problem}", remedy=remedy)
+    if abs(found.skew_ms) > _MUCH_SKEW_MS:
+        remedy = (
+            "let both follow the same time server: leases go by the database's clock, logs by this host's"
+        )
+        return Finding(name="store", level="note", words=words, remedy=remedy)
+    return Finding(name="store", level="ok", words=words)
 
 
 def _sandbox(report: worker_parts.SandboxReport) -> Finding:

@@ -119,6 +119,11 @@ def _model_priced(event: limits.ModelPriced) -> str:
     return f"{one_line(event.model, width=50)} is charged by: {one_line(where)}{figures}"
 
 
+def _retuned(event: limits.Retuned) -> str:
+    why = f": {one_line(event.reason)}" if event.reason else ""
+    return f"limits changed by {one_line(event.by, width=40) or 'an operator'}{why}"
+
+
 def _parked(event: limits.Parked) -> str:
     until = "" if event.not_before is None else f" until {event.not_before:%Y-%m-%d %H:%M:%S %Z}"
     return f"parked{until} ({event.reason}): {one_line(event.detail)}"
@@ -206,6 +211,7 @@ _SUMMARIES: dict[type[Event], Callable[[Any], str]] = {
     keeping.QuestionAnswered: _question_answered,
     t.AttemptEnded: _attempt_ended,
     limits.Parked: _parked,
+    limits.Retuned: _retuned,
     limits.ModelPriced: _model_priced,
     limits.AnswerExtracted: lambda e: f"answer extracted from the history: {value_text(e.fields)}",
     limits.PromptShortened: lambda e: (

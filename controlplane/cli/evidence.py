@@ -8,13 +8,13 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from controlplane.bootstrap import App
 from controlplane.cli.consoles import stdout_console
 from controlplane.cli.figures import size
-from controlplane.cli.flags import home_flag, job_argument, json_flag
+from controlplane.cli.flags import Where, job_argument, json_flag, where_flags
 from controlplane.cli.home import opened
 from controlplane.cli.safe import one_line
 from controlplane.cli.shapes import write_json
+from controlplane.custodian import Custodian
 from rlm_worker.contracts import EvidenceRef
 from rlm_worker.contracts.reading import ManifestEntry
 
@@ -29,13 +29,13 @@ _KINDS = {
 @job_argument
 @click.option("--limit", "-n", default=50, show_default=True, type=click.IntRange(1, 1_000_000), metavar="N")
 @json_flag
-@home_flag
-def evidence(job_id: str, *, limit: int, as_json: bool, home: str | None) -> None:
+@where_flags
+def evidence(job_id: str, *, limit: int, as_json: bool, where: Where) -> None:
     """Show the evidence of a job: each file with its type, size, hash, encoding, pages and rows.
 
     JSON keys: evidence [{name, kind, origin, location, files, size_bytes, manifest_digest, notes, manifest [file …], truncated}].
     """
-    with opened(home) as app:
+    with opened(where) as app:
         refs = app.job(job_id).spec.input_artifacts
         if as_json:
             write_json({"evidence": [_document(app, ref, limit=limit) for ref in refs]})
@@ -43,8 +43,8 @@ def evidence(job_id: str, *, limit: int, as_json: bool, home: str | None) -> Non
         console = stdout_console()
         for ref in refs:
             console.print(_heading(ref), highlight=False)
-            console.print(manifest_table(list(islice(app.evidence.manifest(ref), limit))))
-            for note in app.evidence.notes(ref):
+            console.print(manifest_table(list(islice(app.manifest(ref), limit))))
+            for note in app.notes(ref):
                 console.print(Text(f"  {one_line(note, width=300)}", style="yellow"))
             if ref.files > limit:
                 console.print(f"… {ref.files - limit:,} more: -n {ref.files}", markup=False, highlight=False)
@@ -52,11 +52,11 @@ def evidence(job_id: str, *, limit: int, as_json: bool, home: str | None) -> Non
             console.print("This job was given no evidence.", markup=False, highlight=False)
 
 
-def _document(app: App, ref: EvidenceRef, *, limit: int) -> dict[str, Any]:
-    files = app.evidence.manifest(ref)
+def _document(app: Custodian, ref: EvidenceRef, *, limit: int) -> dict[str, Any]:
+    files = app.manifest(ref)
     return {
         **ref.model_dump(mode="json", exclude={"reading", "trust"}),
-        "notes": list(app.evidence.notes(ref)),
+        "notes": list(app.notes(ref)),
         "manifest": [entry.model_dump(mode="json") for entry in files[:limit]],
         "truncated": len(files) > limit,
     }

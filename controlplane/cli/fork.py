@@ -2,7 +2,7 @@
 
 import click
 
-from controlplane.cli.flags import home_flag, job_argument, json_flag, quiet_flag
+from controlplane.cli.flags import Where, job_argument, json_flag, quiet_flag, where_flags
 from controlplane.cli.home import opened
 from controlplane.cli.inputs import merged_budget
 from controlplane.cli.orders import operator
@@ -32,7 +32,7 @@ from controlplane.cli.working import Manner, work_on
 @click.option("--detach", is_flag=True, help="Enter the job and return; 'custody worker' works on it.")
 @json_flag
 @quiet_flag
-@home_flag
+@where_flags
 def fork(
     job_id: str,
     *,
@@ -40,7 +40,7 @@ def fork(
     steer: str,
     budget: tuple[str, ...],
     detach: bool,
-    home: str | None,
+    where: Where,
     **manner: bool,
 ) -> int:
     """Make a new job that shares the first K iterations of another, and go on from there.
@@ -49,7 +49,7 @@ def fork(
     for them. JSON keys: see `custody jobs`, and spec; forked_from names the other job.
     """
     limits = merged_budget(parse_budget(list(budget)), playbook=None) if budget else None
-    with opened(home) as app:
+    with opened(where) as app:
         view = app.fork(job_id, at=at, steer=steer, budget=limits, by=operator())
         if not detach:
             return work_on(app, view.job_id, manner=Manner(**manner))
@@ -57,5 +57,5 @@ def fork(
         write_json(job_document(view, whole=True))
     else:
         click.echo(view.job_id)
-        click.echo("It waits for a worker of this home: custody worker", err=True)
+        click.echo(app.hint_of_workers, err=True)
     return 0

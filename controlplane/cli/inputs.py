@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from controlplane.adapters.sources.typed import Source, sources_of
 from controlplane.cli.exits import Refusal
 from controlplane.cli.parsing import Amount, parse_budget, parse_labels, parse_params
 from controlplane.config import Settings
+from controlplane.custodian import SERVERS_CHOICE
 from controlplane.domain.commands import JobRequest
 from controlplane.worker_parts import Playbook
 from rlm_worker.contracts import Budget, EvidenceRef, JsonObject
@@ -75,8 +76,8 @@ class Resolved:
         return JobRequest(**fields)
 
 
-def resolve(typed: Typed, *, settings: Settings) -> Resolved:
-    """Check everything that can be checked without making anything."""
+def resolve(typed: Typed, *, settings: Settings, is_checked: bool = True) -> Resolved:
+    """Check everything that can be checked without making anything; models that this machine would ask, too."""
     if not typed.question.strip():
         raise Refusal("the question is empty: say what you want to know, in quotes.")
     worker_parts.check_policies(allow=typed.allow_net, collect=typed.collect)
@@ -87,6 +88,8 @@ def resolve(typed: Typed, *, settings: Settings) -> Resolved:
     schema = again.output_schema if again and as_before else output_schema(typed.output, playbook=playbook)
     budget = merged_budget(parse_budget(typed.budget), playbook=playbook)
     driver, sub_model = _choose(typed, playbook=playbook, settings=settings)
+    if is_checked:
+        _check_models(driver, sub_model)
     request = JobRequest(
         task=typed.question.strip(),
         output_schema=schema,
@@ -103,6 +106,17 @@ def resolve(typed: Typed, *, settings: Settings) -> Resolved:
     if typed.playbook is not None and typed.playbook.isidentifier() and not sources:
         raise Refusal(f"the playbook {typed.playbook} reads evidence: name a file or a folder with -e PATH.")
     return Resolved(request=request, sources=sources, snapshot=typed.snapshot)
+
+
+def resolve_for_server(typed: Typed) -> Resolved:
+    """The same where a server decides what this machine would: which sandbox, and which models when none is named."""
+    if typed.sandbox is not None:
+        raise Refusal("the server says what contains its cells: leave out --sandbox.")
+    if typed.recording is not None:
+        raise Refusal("a recording is run again in a home: leave out --server, or use --playbook or --model.")
+    named = replace(typed, model=typed.model or (None if typed.playbook else SERVERS_CHOICE))
+    named = replace(named, sub_model=typed.sub_model or SERVERS_CHOICE)
+    return resolve(named, settings=Settings(), is_checked=False)
 
 
 def sandbox_policy(typed: Typed, *, settings: Settings) -> SandboxPolicy:
@@ -140,6 +154,8 @@ def evidence_sources(texts: tuple[str, ...]) -> tuple[Source, ...]:
 
 def evidence_path(text: str) -> Path:
     """An existing, readable file or folder."""
+    if not text.strip():
+        raise Refusal("an evidence source is empty: name a file or a folder; `.` is the one you are in.")
     path = Path(text).expanduser()
     if not path.exists():
         raise Refusal(f"there is no evidence at {text!r}: name a file or a folder that exists.")
@@ -216,7 +232,6 @@ def _choose(
         if typed.model is not None or playbook is not None:
             raise Refusal("a recording writes the cells: leave out --model and --playbook.")
         chosen = typed.sub_model or typed.recording.sub_model
-        worker_parts.check_model(chosen)
         return typed.recording.driver, chosen
     root, sub = worker_parts.default_models()
     if playbook is not None:
@@ -230,12 +245,16 @@ def _choose(
         root = typed.model or settings.model or root
         if root is None:
             raise Refusal(_no_driver())
-        worker_parts.check_model(root)
         driver = ModelDriver(model=root)
     wanted = playbook.sub_model if playbook is not None else None
     chosen = typed.sub_model or wanted or settings.sub_model or typed.model or sub
-    worker_parts.check_model(chosen)
     return driver, chosen
+
+
+def _check_models(driver: ModelDriver | PlaybookDriver | RecordingDriver, sub_model: str) -> None:
+    if isinstance(driver, ModelDriver):
+        worker_parts.check_model(driver.model)
+    worker_parts.check_model(sub_model)
 
 
 def _no_driver() -> str:

@@ -1,7 +1,8 @@
 """`custody jobs` and `custody show`: what there is, and everything about one of them."""
 
+from dataclasses import replace
+
 import click
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -9,10 +10,13 @@ from rich.text import Text
 from controlplane.cli.answer import facts, render_end
 from controlplane.cli.consoles import stdout_console
 from controlplane.cli.figures import age, count, money, size
-from controlplane.cli.flags import home_flag, job_argument, json_flag
+from controlplane.cli.filters import filter_flags
+from controlplane.cli.flags import Where, job_argument, json_flag, where_flags
 from controlplane.cli.home import opened
+from controlplane.cli.listing import Column, Form, Listing, list_flags
 from controlplane.cli.safe import one_line
-from controlplane.cli.shapes import driver_name, job_document, moment, write_json
+from controlplane.cli.shapes import job_document, moment, write_json
+from controlplane.custodian import ANY_JOB, JobLine, JobQuery, driver_name
 from controlplane.views import JobView
 from rlm_worker.contracts.result import ArtifactRef
 
@@ -25,79 +29,60 @@ _STYLES = {
 }
 
 
-_FIGURES = ("driver", "subcalls", "tokens", "cost", "answer")
-_WIDTHS = {"job": 24, "state": 11}
-#: Columns from which on the figures have room.
-_WIDE = 140
+_ROOM = 60
+
+JOBS: Listing[JobLine] = Listing(
+    name="jobs",
+    columns=(
+        Column(name="job", text=lambda line: line.job_id),
+        Column(name="state", text=lambda line: Text(line.state, style=_STYLES.get(line.state, "cyan"))),
+        Column(name="question", text=lambda line: one_line(line.question, width=_ROOM), is_long=True),
+        Column(name="age", text=lambda line: age(line.created_at)),
+        Column(name="driver", text=lambda line: one_line(line.driver, width=30), is_wide=True, is_long=True),
+        Column(name="subcalls", text=lambda line: count(line.subcalls), is_wide=True, is_number=True),
+        Column(name="tokens", text=lambda line: count(line.tokens), is_wide=True, is_number=True),
+        Column(name="cost", text=lambda line: money(line.cost_usd), is_wide=True, is_number=True),
+        Column(name="answer", text=lambda line: line.answered_by, is_wide=True),
+    ),
+    id_of=lambda line: line.job_id,
+    document=lambda line: {"job_id": line.job_id},
+    empty="No jobs yet. Try: custody demo",
+)
 
 
 @click.command()
-@click.option("--limit", "-n", default=20, show_default=True, type=click.IntRange(1, 1000), metavar="N")
-@json_flag
-@home_flag
-def jobs(*, limit: int, as_json: bool, home: str | None) -> None:
-    """List the jobs of this home, newest first.
+@filter_flags
+@list_flags
+@where_flags
+def jobs(*, query: JobQuery, form: Form, limit: int, where: Where) -> None:
+    """List jobs, newest first.
+
+    \b
+    custody jobs --state running -o ids | custody stop -
+    custody jobs --since 2h --label team=search --search "pump failed"
 
     JSON keys: jobs [job …], truncated.
-    """
-    with opened(home) as app:
-        found = app.jobs(limit=limit + 1)
-    views, more = found[:limit], len(found) > limit
-    if as_json:
-        write_json({"jobs": [job_document(view) for view in views], "truncated": more})
-        return
-    console = stdout_console()
-    if not views:
-        console.print("No jobs yet. Try: custody demo", markup=False, highlight=False)
-        return
-    console.print(jobs_table(views, width=console.width))
-    if more:
-        console.print(f"… there are more: custody jobs -n {limit * 5}", markup=False, highlight=False)
-
-
-def jobs_table(views: list[JobView], *, width: int) -> Table:
-    """Jobs as a table, one a row. On a narrow screen figures give way first; id and state never do."""
-    is_wide = width >= _WIDE
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("job", "state", "question", "age"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=_WIDTHS.get(name))
-    for name in _FIGURES if is_wide else ():
-        table.add_column(name, justify="right" if name not in ("driver", "answer") else "left", no_wrap=True)
-    room = max(12, width - 62) if not is_wide else 50
-    for view in views:
-        table.add_row(
-            view.job_id,
-            Text(view.state, style=_STYLES.get(view.state, "cyan")),
-            Text(one_line(view.spec.task, width=room)),
-            age(view.created_at),
-            *(_figures(view) if is_wide else ()),
-        )
-    return table
-
-
-def _figures(view: JobView) -> tuple[Text | str, ...]:
-    usage = view.usage if view.result is None else view.result.usage
-    return (
-        Text(one_line(driver_name(view.spec), width=30)),
-        count(usage.subcalls),
-        count(usage.tokens),
-        money(usage.cost_usd),
-        "" if view.result is None else view.result.answered_by,
-    )
+    """  # noqa: D301  # \b is click's mark for lines to keep
+    with opened(where) as app:
+        shown = replace(JOBS, document=lambda line: job_document(app.job(line.job_id)))
+        if query != ANY_JOB:
+            shown = replace(shown, empty="No job fits.")
+        shown.show(app.lines(query), form=form, limit=limit)
 
 
 @click.command()
 @job_argument
 @json_flag
-@home_flag
-def show(job_id: str, *, as_json: bool, home: str | None) -> None:
+@where_flags
+def show(job_id: str, *, as_json: bool, where: Where) -> None:
     """Show one job: answer, citations, spend by model, stop times, receipt.
 
     JSON keys: see `custody jobs`, and spec.
     """
-    with opened(home) as app:
+    with opened(where) as app:
         view = app.job(job_id)
         is_abandoned = app.is_abandoned(view)
+        waits = app.hint_of_workers
     if as_json:
         write_json(job_document(view, whole=True))
         return
@@ -111,7 +96,7 @@ def show(job_id: str, *, as_json: bool, home: str | None) -> None:
         if is_abandoned:
             hint = f"Its worker is gone; go on with it: custody resume {view.job_id}"
         elif view.state == "queued":
-            hint = "It waits for a worker of this home: custody worker"
+            hint = waits
         elif view.state == "parked":
             when = "" if view.not_before is None else f" until {moment(view.not_before)}"
             hint = f"It is parked{when} and holds nothing; go on now: custody resume {view.job_id}"

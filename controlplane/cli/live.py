@@ -12,7 +12,7 @@ from rich.text import Text
 from controlplane.cli.figures import count, duration, money
 from controlplane.cli.progress import Progress, Row
 from controlplane.cli.safe import one_line
-from controlplane.cli.shapes import driver_name
+from controlplane.custodian import driver_name
 from controlplane.views import JobView
 
 _SHOWN_ROWS = 10

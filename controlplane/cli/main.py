@@ -15,34 +15,71 @@ import click
 from controlplane.cli.exits import Exit, Refusal, exit_of_error
 from controlplane.errors import ControlPlaneError
 
-#: Name: module below controlplane.cli, attribute, one line of help. A module is imported when its command is used.
-_COMMANDS: dict[str, tuple[str, str, str]] = {
-    "run": ("run", "run", "Ask a question of evidence and watch the answer being worked out."),
-    "demo": ("demo", "demo", "Audit the standard library's comments: no key, no service, no setup."),
-    "jobs": ("jobs", "jobs", "List the jobs of this home, newest first."),
-    "show": ("jobs", "show", "Show one job: answer, citations, spend, stop times, receipt."),
-    "evidence": (
-        "evidence",
-        "evidence",
-        "Show what a job was given: each file with type, size, hash, pages, rows.",
-    ),
-    "artifacts": ("artifacts", "artifacts", "List the files a job made and kept; --out DIR copies them."),
-    "trace": ("trace", "trace", "Read what a job did, step by step; --follow while it works."),
-    "stop": ("orders", "stop", "Stop a job and wait until nothing of it is left."),
-    "steer": ("orders", "steer", "Give a working job an instruction for its next iteration."),
-    "ask": ("people", "ask", "See what jobs ask of people: custody ask list."),
-    "answer": ("people", "answer", "Answer a question of a job; it goes on with it."),
-    "resume": ("resume", "resume", "Go on with a job after a crash; paid subcalls are not paid again."),
-    "fork": ("fork", "fork", "Share a job's first iterations and go on another way."),
-    "worker": ("resume", "worker", "Work on any ready job of this home."),
-    "replay": ("replay", "replay", "Run a finished job again from its trace, without a model."),
-    "export": ("traces", "export", "Write a job to a file that can be verified and replayed anywhere."),
-    "import": ("traces", "import_", "Enter a job from an exported file into this home."),
-    "verify": ("traces", "verify", "Check the chain of a job, or of an exported file alone."),
-    "models": ("models", "models", "List, pull and remove embedded models."),
-    "playbooks": ("playbooks", "playbooks", "List the shipped playbooks, or show one."),
-    "doctor": ("doctor", "doctor", "Say whether a job could run here, and what is missing."),
+#: By theme, and by name: module below controlplane.cli, attribute, one line of help. A module is imported when its command is used.
+_THEMES: dict[str, dict[str, tuple[str, str, str]]] = {
+    "Ask": {
+        "run": ("run", "run", "Ask a question of evidence and watch the answer being worked out."),
+        "demo": ("demo", "demo", "Audit the standard library's comments: no key, no service, no setup."),
+        "playbooks": ("playbooks", "playbooks", "List the shipped playbooks, or show one."),
+        "models": ("models", "models", "List, pull and remove embedded models."),
+    },
+    "Look": {
+        "jobs": ("jobs", "jobs", "List jobs, newest first: by state, label, age, model, words."),
+        "show": ("jobs", "show", "Show one job: answer, citations, spend, stop times, receipt."),
+        "trace": ("trace", "trace", "Read what a job did, step by step; --follow while it works."),
+        "evidence": (
+            "evidence",
+            "evidence",
+            "Show what a job was given: each file with type, size, hash, pages.",
+        ),
+        "artifacts": ("artifacts", "artifacts", "List the files a job made and kept; --out DIR copies them."),
+        "tasks": ("fleet", "tasks", "List tasks, newest first."),
+    },
+    "Steer": {
+        "stop": ("orders", "stop", "Stop jobs and wait until nothing of them is left."),
+        "kill": ("switches", "kill", "Kill jobs at once, or put a kill switch on a scope."),
+        "pause": ("orders", "pause", "Pause jobs; each lets go of its worker."),
+        "resume": ("resume", "resume", "Go on with a job; paid subcalls are not paid again."),
+        "steer": ("orders", "steer", "Give a working job an instruction for its next iteration."),
+        "retune": ("retune", "retune", "Change the limits of a job."),
+        "fork": ("fork", "fork", "Share a job's first iterations and go on another way."),
+        "ask": ("people", "ask", "See what jobs ask of people: custody ask list."),
+        "answer": ("people", "answer", "Answer a question of a job; it goes on with it."),
+    },
+    "Prove": {
+        "replay": ("replay", "replay", "Run a finished job again from its trace, without a model."),
+        "export": ("traces", "export", "Write a job to a file that can be verified and replayed anywhere."),
+        "import": ("traces", "import_", "Enter a job from an exported file into this home."),
+        "verify": ("traces", "verify", "Check the chain of a job, or of an exported file alone."),
+    },
+    "Serve": {
+        "up": ("serve", "up", "Serve this home over HTTP, with a worker, in one process."),
+        "api": ("serve", "api", "Serve the HTTP API alone."),
+        "watchdogs": ("serve", "watchdogs", "Send ready jobs to workers and look after them."),
+        "worker": ("worker", "worker", "Work on any ready job of this home, or of a server."),
+        "migrate": ("serve", "migrate", "Bring the database to the schema of this release."),
+        "login": ("login", "login", "Keep a server and its key under a name, for --server NAME."),
+        "logout": ("login", "logout", "Forget a server and its key."),
+        "profiles": ("login", "list_profiles", "List the servers you have logged in to."),
+        "whoami": ("login", "whoami", "Say who you are to a server, and what you may do."),
+    },
+    "Look after": {
+        "doctor": ("doctor", "doctor", "Say whether a job could run here, or how a server is."),
+        "switches": ("switches", "switches", "List the kill switches in force."),
+        "release": ("switches", "release", "Release a kill switch."),
+        "workers": ("fleet", "workers", "List the workers that were seen."),
+        "drain": ("fleet", "drain", "Let a worker finish what it has and take up nothing more."),
+        "findings": ("fleet", "findings", "List what the watchdogs found wrong."),
+        "monitors": ("fleet", "monitors", "Say how everything that is watched stands."),
+        "runbook": ("runbook", "runbook", "Say what to do about a job that does not go on."),
+        "budgets": ("access", "budgets", "List what tenants may use and have used; set limits."),
+        "keys": ("access", "keys", "Make, list and revoke keys."),
+        "tenants": ("access", "tenants", "List, make and change tenants."),
+        "permissions": ("access", "permissions", "Grant, deny and revoke what goes beyond the roles."),
+        "audit": ("access", "audit", "List who did what, and what was refused."),
+    },
 }
+_COMMANDS = {name: found for theme in _THEMES.values() for name, found in theme.items()}
 
 _EPILOG = "Exit codes: 0 answered, 2 usage, 3 partial answer, 4 failed, 5 stopped, 6 waits for an answer, 130 interrupted, 1 a defect of ours."
 
@@ -73,8 +110,10 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, _, line) in _COMMANDS.items()])
+        longest = max(map(len, _COMMANDS))
+        for theme, commands in _THEMES.items():
+            with formatter.section(theme):
+                formatter.write_dl([(name.ljust(longest), line) for name, (_, _, line) in commands.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -146,7 +185,7 @@ def _ended_badly(problem: Exception, arguments: list[str]) -> int:
             message, code = str(problem) or type(problem).__doc__ or "", exit_of_error(problem)
         case _:
             message, code = _logged(problem, arguments), Exit.INTERNAL
-    return _refused(message, code=code, as_json="--json" in arguments)
+    return _refused(message, code=code, as_json=_wants_json(arguments))
 
 
 def _refused(message: str, *, code: Exit, as_json: bool) -> int:
@@ -156,6 +195,10 @@ def _refused(message: str, *, code: Exit, as_json: bool) -> int:
         document: dict[str, Any] = {"error": {"message": paragraph, "exit_code": int(code)}}
         click.echo(json.dumps(document, ensure_ascii=False))
     return code
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    return "--json" in arguments or "-ojson" in arguments or " -o json " in f" {' '.join(arguments)} "
 
 
 def _pipe_closed() -> int:

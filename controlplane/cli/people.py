@@ -7,11 +7,12 @@ import click
 from pydantic import JsonValue
 
 from controlplane.cli.exits import Refusal
-from controlplane.cli.flags import home_flag, job_argument, json_flag
+from controlplane.cli.flags import Where, job_argument, json_flag, where_flags
 from controlplane.cli.home import opened
 from controlplane.cli.orders import operator
 from controlplane.cli.safe import one_line, printable
 from controlplane.cli.shapes import question_document, write_json
+from controlplane.custodian import JobQuery
 from controlplane.views import QuestionView
 from rlm_worker.contracts import JsonObject
 
@@ -23,14 +24,14 @@ def ask() -> None:
 
 @ask.command("list")
 @json_flag
-@home_flag
-def list_questions(*, as_json: bool, home: str | None) -> None:
+@where_flags
+def list_questions(*, as_json: bool, where: Where) -> None:
     """List the questions that wait for an answer.
 
     JSON keys: questions [job_id, question, text, schema, asked_at, until, is_answered].
     """
-    with opened(home) as app:
-        waiting = [view.job_id for view in app.jobs(limit=1_000, state="parked")]
+    with opened(where) as app:
+        waiting = [line.job_id for line in app.lines(JobQuery(state="parked"))]
         found = [asked for job_id in waiting for asked in app.questions(job_id)]
     if as_json:
         write_json({"questions": [question_document(asked) for asked in found]})
@@ -56,22 +57,24 @@ def question_line(asked: QuestionView) -> str:
 @click.argument("value")
 @click.option("--question", type=int, metavar="N", help="Which question, when the job asks several.")
 @json_flag
-@home_flag
-def answer(job_id: str, value: str, *, question: int | None, as_json: bool, home: str | None) -> None:
+@where_flags
+def answer(job_id: str, value: str, *, question: int | None, as_json: bool, where: Where) -> None:
     """Answer a question of a job: text where it wants text, JSON otherwise. The job goes on with it.
 
     Who answered and when is kept. JSON keys: job_id, question, accepted.
     """
-    with opened(home) as app:
+    with opened(where) as app:
         view = app.job(job_id)
         open_ones = [asked for asked in app.questions(view.job_id) if question in (None, asked.question)]
         schema = open_ones[0].schema if open_ones else {}
-        answered = app.answer(view.job_id, question=question, value=_value(value, schema), by=operator())
+        number = app.reply(view.job_id, question=question, value=_value(value, schema), by=operator())
     if as_json:
-        write_json({"job_id": view.job_id, "question": answered.question, "accepted": True})
+        write_json({"job_id": view.job_id, "question": number, "accepted": True})
     else:
-        click.echo(f"question {answered.question} of job {view.job_id} is answered")
-        click.echo(f"It goes on with a worker of this home, or here: custody resume {view.job_id}", err=True)
+        click.echo(f"question {number} of job {view.job_id} is answered")
+        click.echo(
+            f"It goes on with a worker of {app.place}, or here: custody resume {view.job_id}", err=True
+        )
 
 
 def _value(text: str, schema: JsonObject) -> JsonValue:

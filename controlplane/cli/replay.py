@@ -14,8 +14,8 @@ from controlplane.adapters.trace_files import TraceFile, verified
 from controlplane.bootstrap import App
 from controlplane.cli.exits import Exit, Refusal
 from controlplane.cli.figures import counted
-from controlplane.cli.flags import home_flag, json_flag
-from controlplane.cli.home import opened
+from controlplane.cli.flags import Where, json_flag, where_flags
+from controlplane.cli.home import only_here, opened_home
 from controlplane.cli.inputs import evidence_path
 from controlplane.cli.safe import one_line, printable
 from controlplane.cli.shapes import write_json
@@ -26,6 +26,11 @@ from controlplane.views import JobView
 from controlplane.worker_parts import Replayed
 from rlm_worker.contracts import EvidenceRef, JobSpec
 from rlm_worker.contracts.trace import GENESIS, BrokenChain, TraceRecord, check_link
+
+_ELSEWHERE = (
+    "a replay runs cells on this machine. Get the job as a file with 'custody export JOB --out job.jsonl', then run "
+    "'custody replay job.jsonl --evidence NAME=PATH'; a job of a home here is replayed with --home."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +56,7 @@ class _Told:
     "--trace", "trace_file", type=click.Path(path_type=Path), help="A trace from 'custody trace --json'."
 )
 @json_flag
-@home_flag
+@where_flags
 def replay(
     job_or_file: str,
     *,
@@ -59,7 +64,7 @@ def replay(
     evidence: tuple[str, ...],
     trace_file: Path | None,
     as_json: bool,
-    home: str | None,
+    where: Where,
 ) -> int:
     """Run a finished job again from its trace: no model is asked, no token is spent.
 
@@ -71,7 +76,7 @@ def replay(
     if is_file(job_or_file):
         told = _replay_file(Path(job_or_file), evidence)
     else:
-        told = _replay_job(job_or_file, trace_file, evidence, home=home)
+        told = _replay_job(job_or_file, trace_file, evidence, home=only_here(where, _ELSEWHERE))
     if as_json:
         write_json(
             {"job_id": told.job_id, "events": told.events, "chain": "whole", **told.outcome.document()}
@@ -82,7 +87,7 @@ def replay(
 
 
 def _replay_job(name: str, trace_file: Path | None, evidence: tuple[str, ...], *, home: str | None) -> _Told:
-    with tempfile.TemporaryDirectory() as aside, opened(home) as app:
+    with tempfile.TemporaryDirectory() as aside, opened_home(home) as app:
         view = app.job(name)
         if not view.is_terminal:
             raise Refusal(f"job {view.job_id} is {view.state}: a replay needs a job that has ended.")

@@ -9,9 +9,9 @@ import click
 from controlplane.cli.artifacts import copy_artifacts, must_be_empty
 from controlplane.cli.converting import conversion_progress
 from controlplane.cli.exits import Refusal
-from controlplane.cli.flags import home_flag, json_flag, quiet_flag
+from controlplane.cli.flags import Where, json_flag, quiet_flag, where_flags
 from controlplane.cli.home import opened, settings_of
-from controlplane.cli.inputs import Recording, Resolved, Typed, resolve
+from controlplane.cli.inputs import Recording, Resolved, Typed, resolve, resolve_for_server
 from controlplane.cli.ready import ready_model, require_sandbox
 from controlplane.cli.shapes import job_document, write_json
 from controlplane.cli.watch import pages
@@ -80,8 +80,8 @@ from rlm_worker.contracts.job import ModelDriver, RecordingDriver
 @click.option("--detach", is_flag=True, help="Enter the job and return; 'custody worker' works on it.")
 @json_flag
 @quiet_flag
-@home_flag
-def run(*, detach: bool, as_json: bool, quiet: bool, home: str | None, out: Path | None, **typed: Any) -> int:
+@where_flags
+def run(*, detach: bool, as_json: bool, quiet: bool, where: Where, out: Path | None, **typed: Any) -> int:
     """Ask a question of evidence and watch the answer being worked out.
 
     \b
@@ -96,14 +96,14 @@ def run(*, detach: bool, as_json: bool, quiet: bool, home: str | None, out: Path
         must_be_empty(out)
     manner = Manner(as_json=as_json, quiet=quiet)
     if typed["recording"] is not None:
-        typed["recording"] = recording_of(typed["recording"], home=home)
-    resolved = prepared(Typed(**typed), home=home, silent=as_json or quiet)
-    return submit_and_work(resolved, home=home, manner=manner, detach=detach, out=out)
+        typed["recording"] = recording_of(typed["recording"], where=where)
+    resolved = prepared(Typed(**typed), where=where, silent=as_json or quiet)
+    return submit_and_work(resolved, where=where, manner=manner, detach=detach, out=out)
 
 
-def recording_of(job_id: str, *, home: str | None) -> Recording:
+def recording_of(job_id: str, *, where: Where) -> Recording:
     """The cells that a job ran, and what it was asked with."""
-    with opened(home) as app:
+    with opened(where) as app:
         view = app.job(job_id)
         cells = tuple(
             str(record.event["code"])
@@ -121,9 +121,11 @@ def recording_of(job_id: str, *, home: str | None) -> Recording:
     )
 
 
-def prepared(typed: Typed, *, home: str | None, silent: bool) -> Resolved:
+def prepared(typed: Typed, *, where: Where, silent: bool) -> Resolved:
     """Everything checked, and the models at hand; no job yet."""
-    resolved = resolve(typed, settings=settings_of(home))
+    if where.server is not None:
+        return resolve_for_server(typed)
+    resolved = resolve(typed, settings=settings_of(where.home))
     require_sandbox(resolved.request.sandbox_policy)
     request = resolved.request
     if isinstance(request.driver, ModelDriver):
@@ -133,10 +135,10 @@ def prepared(typed: Typed, *, home: str | None, silent: bool) -> Resolved:
 
 
 def submit_and_work(
-    resolved: Resolved, *, home: str | None, manner: Manner, detach: bool = False, out: Path | None = None
+    resolved: Resolved, *, where: Where, manner: Manner, detach: bool = False, out: Path | None = None
 ) -> int:
     """Stage the evidence, enter the job, and work on it here unless detached."""
-    with opened(home, must_exist=False) as app:
+    with opened(where, must_exist=False) as app:
         with conversion_progress(silent=manner.as_json or manner.quiet) as on_converted:
             refs = app.stage(resolved.sources, snapshot=resolved.snapshot, on_converted=on_converted)
         view = app.submit(resolved.with_evidence(tuple(refs)))
@@ -149,5 +151,5 @@ def submit_and_work(
             write_json(job_document(view, whole=True))
         else:
             click.echo(view.job_id)
-            click.echo("It waits for a worker of this home: custody worker", err=True)
+            click.echo(app.hint_of_workers, err=True)
         return 0

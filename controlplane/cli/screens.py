@@ -13,7 +13,7 @@ from controlplane.cli.events import summary
 from controlplane.cli.live import render
 from controlplane.cli.progress import Progress
 from controlplane.cli.safe import one_line
-from controlplane.cli.shapes import driver_name
+from controlplane.custodian import driver_name
 from controlplane.views import JobView
 from rlm_worker.contracts.trace import TraceRecord
 

@@ -13,9 +13,9 @@ import click
 
 from controlplane.cli.exits import exit_of_state
 from controlplane.cli.figures import as_utc
+from controlplane.custodian import driver_name
 from controlplane.views import JobView, LeaseView, QuestionView, StopView
 from rlm_worker.contracts.base import JsonObject
-from rlm_worker.contracts.job import JobSpec
 
 
 def write_json(document: Any) -> None:
@@ -31,17 +31,6 @@ def write_json_lines(documents: Iterable[Any]) -> None:
 
 def moment(at: datetime | None) -> str | None:
     return None if at is None else as_utc(at).isoformat().replace("+00:00", "Z")
-
-
-def driver_name(spec: JobSpec) -> str:
-    """The driver in one word, with what it is driven by."""
-    match spec.driver.kind:
-        case "model":
-            return f"model {spec.driver.model}"
-        case "playbook":
-            return f"playbook {spec.driver.name}"
-        case "recording":
-            return f"recording of {spec.driver.job_id}"
 
 
 def job_document(view: JobView, *, whole: bool = False) -> JsonObject:

@@ -15,20 +15,19 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from controlplane.adapters.trace_files import TraceFile, verified
-from controlplane.bootstrap import App
 from controlplane.cli.consoles import stdout_console
 from controlplane.cli.events import code_of, observation_of, summary
 from controlplane.cli.exits import Refusal
-from controlplane.cli.flags import home_flag
+from controlplane.cli.flags import Where, where_flags
 from controlplane.cli.home import opened
 from controlplane.cli.safe import clipped, whole
 from controlplane.cli.screens import QUIET_KINDS
 from controlplane.cli.shapes import write_json_lines
 from controlplane.cli.traces import is_file
 from controlplane.cli.watch import has_ended, pages
+from controlplane.custodian import Custodian
 from rlm_worker.contracts.trace import TraceRecord
 
-_POLL_SECONDS = 0.1
 _LINES = 12
 #: More than any text has.
 _ALL = sys.maxsize
@@ -63,8 +62,8 @@ class Style:
 @click.option(
     "--all", "everything", is_flag=True, help="Show also the events of asking, not only of answers."
 )
-@home_flag
-def trace(job_or_file: str, *, follow: bool, as_json: bool, home: str | None, **shown: Any) -> None:
+@where_flags
+def trace(job_or_file: str, *, follow: bool, as_json: bool, where: Where, **shown: Any) -> None:
     """Read what a job did, step by step: a job of this home, or a file that `custody export` wrote.
 
     JSON keys: seq, at_ms, event {kind, …}, prev, hash.
@@ -76,7 +75,7 @@ def trace(job_or_file: str, *, follow: bool, as_json: bool, home: str | None, **
         with TraceFile(Path(job_or_file)) as file:
             _show(verified(file), style=style, as_json=as_json)
         return
-    with opened(home) as app:
+    with opened(where) as app:
         job_id = app.job(job_or_file).job_id
         records = _following(app, job_id) if follow else pages(app, job_id, after=0)
         _show(records, style=style, as_json=as_json)
@@ -103,17 +102,13 @@ def _show(records: Iterable[TraceRecord], *, style: Style, as_json: bool) -> Non
             _print(console, record, style=style, first_ms=first_ms)
 
 
-def _following(app: App, job_id: str) -> Iterator[TraceRecord]:
+def _following(app: Custodian, job_id: str) -> Iterator[TraceRecord]:
     seen = 0
-    while True:
-        # The state is read before the trace: an ended job's trace is whole.
-        ended = has_ended(app.job(job_id))
-        for record in pages(app, job_id, after=seen):
-            seen += 1
-            yield record
-        if ended:
+    for view, records in app.follow(job_id, wait=time.sleep):
+        seen += len(records)
+        yield from records
+        if has_ended(view) and seen >= view.trace_events:
             return
-        time.sleep(_POLL_SECONDS)
 
 
 def _print(console: Console, record: TraceRecord, *, style: Style, first_ms: int) -> None:

@@ -1,19 +1,20 @@
 """`custody export`, `import` and `verify`: a job as a file that stands for itself."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from controlplane.adapters.trace_files import TraceFile, TraceHeader, verified, write_trace
-from controlplane.bootstrap import App
 from controlplane.cli.exits import Exit, Refusal
 from controlplane.cli.figures import counted
-from controlplane.cli.flags import home_flag, job_argument, json_flag
-from controlplane.cli.home import opened
+from controlplane.cli.flags import Where, job_argument, json_flag, where_flags
+from controlplane.cli.home import only_here, opened, opened_home
 from controlplane.cli.orders import operator
 from controlplane.cli.shapes import write_json
 from controlplane.cli.watch import pages
+from controlplane.custodian import Custodian
 from controlplane.views import JobView
 from rlm_worker.contracts.trace import TraceRecord
 
@@ -29,13 +30,13 @@ from rlm_worker.contracts.trace import TraceRecord
     help="FILE.jsonl or FILE.jsonl.gz",
 )
 @json_flag
-@home_flag
-def export(job_id: str, *, out: Path, as_json: bool, home: str | None) -> None:
+@where_flags
+def export(job_id: str, *, out: Path, as_json: bool, where: Where) -> None:
     """Write a job's spec, trace and result to a file: enough to verify and replay it anywhere.
 
     JSON keys: job_id, events, head, file.
     """
-    with opened(home) as app:
+    with opened(where) as app:
         view = app.job(job_id)
         header = TraceHeader(
             spec=view.spec,
@@ -43,6 +44,7 @@ def export(job_id: str, *, out: Path, as_json: bool, home: str | None) -> None:
             result=view.result,
             events=view.trace_events,
             head=view.trace_head,
+            is_spec_whole=app.has_whole_specs or not view.spec.input_artifacts,
         )
         write_trace(out, header, _until(app, view))
     if as_json:
@@ -53,7 +55,7 @@ def export(job_id: str, *, out: Path, as_json: bool, home: str | None) -> None:
         click.echo(f"job {view.job_id}: {counted(view.trace_events, 'event')} written to {out}")
 
 
-def _until(app: App, view: JobView) -> Iterator[TraceRecord]:
+def _until(app: Custodian, view: JobView) -> Iterator[TraceRecord]:
     """The trace as long as the view says it is: a working job's grows while it is read."""
     for record in pages(app, view.job_id, after=0):
         if record.seq >= view.trace_events:
@@ -64,13 +66,17 @@ def _until(app: App, view: JobView) -> Iterator[TraceRecord]:
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @json_flag
-@home_flag
-def import_(file: Path, *, as_json: bool, home: str | None) -> None:
+@where_flags
+def import_(file: Path, *, as_json: bool, where: Where) -> None:
     """Enter a job from an exported file into this home, to be read, verified and replayed here.
 
     JSON keys: job_id, events, imported (false: it was here already).
     """
-    with TraceFile(file) as trace, opened(home, must_exist=False) as app:
+    home = only_here(
+        where,
+        "a trace is entered into a home of this machine, not into a server: leave out --server, or name --home.",
+    )
+    with TraceFile(file) as trace, opened_home(home, must_exist=False) as app:
         header = trace.header
         if header.result is None:
             raise Refusal(
@@ -87,22 +93,38 @@ def import_(file: Path, *, as_json: bool, home: str | None) -> None:
 @click.command()
 @click.argument("job_or_file", metavar="JOB|FILE")
 @json_flag
-@home_flag
-def verify(job_or_file: str, *, as_json: bool, home: str | None) -> int:
+@where_flags
+def verify(job_or_file: str, *, as_json: bool, where: Where) -> int:
     """Check the hash chain of a job, or of an exported file alone: no home, no database, no sandbox is needed.
 
-    Exits 4 and names the first place that does not hold. JSON keys: job_id, events, head, chain.
+    Exits 4 and names the first place that does not hold. JSON keys: job_id, events, head, chain, spec (proved or not).
     """
-    job_id, events, head = (
-        _verify_file(Path(job_or_file)) if is_file(job_or_file) else _verify_job(job_or_file, home)
-    )
+    found = _verify_file(Path(job_or_file)) if is_file(job_or_file) else _verify_job(job_or_file, where)
     if as_json:
-        write_json({"job_id": job_id, "events": events, "head": head, "chain": "whole"})
-    else:
-        click.echo(
-            f"trace of {job_id}: {counted(events, 'event')}, the chain is whole and ends in {head[:16]}"
+        proved = "proved" if found.is_spec_proved else "not proved"
+        write_json(
+            {
+                "job_id": found.job_id,
+                "events": found.events,
+                "head": found.head,
+                "chain": "whole",
+                "spec": proved,
+            }
         )
+        return Exit.ANSWERED
+    events = counted(found.events, "event")
+    click.echo(f"trace of {found.job_id}: {events}, the chain is whole and ends in {found.head[:16]}")
+    if not found.is_spec_proved:
+        click.echo("Its spec came from a server without the places of evidence: the trace does not prove it.")
     return Exit.ANSWERED
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Verified:
+    job_id: str
+    events: int
+    head: str
+    is_spec_proved: bool = True
 
 
 def is_file(name: str) -> bool:
@@ -110,15 +132,17 @@ def is_file(name: str) -> bool:
     return ("." in name or "/" in name) and Path(name).is_file()
 
 
-def _verify_file(path: Path) -> tuple[str, int, str]:
+def _verify_file(path: Path) -> _Verified:
     with TraceFile(path) as trace:
         events = sum(1 for _ in verified(trace))
-        return trace.header.spec.job_id, events, trace.header.head
+        header = trace.header
+        return _Verified(
+            job_id=header.spec.job_id, events=events, head=header.head, is_spec_proved=header.is_spec_whole
+        )
 
 
-def _verify_job(name: str, home: str | None) -> tuple[str, int, str]:
-    with opened(home) as app:
+def _verify_job(name: str, where: Where) -> _Verified:
+    with opened(where) as app:
         view = app.job(name)
-        events = app.verify_trace(view.job_id)
-        app.verify_receipts(view.task_id)
-        return view.job_id, events, view.trace_head
+        events = app.verify(view)
+        return _Verified(job_id=view.job_id, events=events, head=view.trace_head)

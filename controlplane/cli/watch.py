@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Literal, Self
 
-from controlplane.bootstrap import App
 from controlplane.cli.progress import Progress
 from controlplane.cli.screens import Screen
+from controlplane.custodian import Custodian
 from controlplane.views import JobView
 from rlm_worker.contracts.trace import TraceRecord
 
-_POLL_SECONDS = 0.1
 _PAGE = 500
 
 
@@ -47,19 +46,18 @@ class Presses:
         return "" if self.count == 0 else "stop" if self.count == 1 else "kill"
 
 
-def pages(app: App, job_id: str, *, after: int) -> Iterator[TraceRecord]:
+def pages(app: Custodian, job_id: str, *, after: int) -> Iterator[TraceRecord]:
     """The records of a trace from one place on, read page by page."""
     while records := app.trace(job_id, after=after, limit=_PAGE):
         yield from records
         after += len(records)
 
 
-def watch(app: App, job_id: str, *, screen: Screen, presses: Presses) -> JobView:
+def watch(app: Custodian, job_id: str, *, screen: Screen, presses: Presses) -> JobView:
     """Show a job until nothing about it can change any more."""
     progress, given = Progress(), ""
-    while True:
-        view = app.job(job_id)
-        for record in pages(app, job_id, after=progress.events):
+    for view, records in app.follow(job_id, wait=presses.wait):
+        for record in records:
             progress.take(record)
             screen.event(record)
         screen.update(view, progress, order=presses.order)
@@ -68,7 +66,7 @@ def watch(app: App, job_id: str, *, screen: Screen, presses: Presses) -> JobView
         if presses.order and presses.order != given and not view.is_terminal:
             given = presses.order
             app.stop(job_id, order=presses.order, by="cli", reason="interrupted at the terminal")
-        presses.wait(_POLL_SECONDS)
+    raise AssertionError("a job is followed until nobody looks")
 
 
 def asks_a_person(view: JobView) -> bool:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import click
 
-from controlplane.bootstrap import App, EmbeddedRuntime
 from controlplane.cli.answer import render_end
 from controlplane.cli.consoles import stdout_console
 from controlplane.cli.exits import Exit, exit_of_state
@@ -13,6 +12,7 @@ from controlplane.cli.people import question_line
 from controlplane.cli.screens import screen_for
 from controlplane.cli.shapes import job_document, write_json
 from controlplane.cli.watch import Presses, asks_a_person, watch
+from controlplane.custodian import Custodian
 from controlplane.views import JobView
 
 
@@ -24,11 +24,11 @@ class Manner:
     quiet: bool = False
 
 
-def work_on(app: App, job_id: str, *, manner: Manner) -> int:
+def work_on(app: Custodian, job_id: str, *, manner: Manner) -> int:
     """Run the embedded worker for one job until it has ended; the exit code tells how."""
     screen = screen_for(silent=manner.as_json or manner.quiet)
     with Presses() as presses:
-        with EmbeddedRuntime(app, only_jobs={job_id}), screen:
+        with app.at_work({job_id}), screen:
             view = watch(app, job_id, screen=screen, presses=presses)
         if asks_a_person(view):
             _show_questions(app, view, manner=manner)
@@ -38,7 +38,7 @@ def work_on(app: App, job_id: str, *, manner: Manner) -> int:
     return Exit.INTERRUPTED if presses.count else exit_of_state(view.state)
 
 
-def _show_questions(app: App, view: JobView, *, manner: Manner) -> None:
+def _show_questions(app: Custodian, view: JobView, *, manner: Manner) -> None:
     if manner.as_json:
         write_json(job_document(view, whole=True))
         return

@@ -1,6 +1,7 @@
 """What can be asked of a task or a job: imperative values. They carry their time and ids, so that deciding is pure."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from controlplane.domain.ids import Fence, JobId, StepId, TaskId, TenantId
@@ -30,11 +31,33 @@ class JobRequest:
     labels: dict[str, str] = field(default_factory=dict)
     #: Whose past the job shares; `fork` makes such requests.
     fork: ForkPoint | None = None
+    #: What reaching a limit does: end the job, or park it until somebody raises the limit.
+    on_limit: Literal["end", "ask"] = "end"
+    #: Time without a record after which the job counts as stuck; None: what the settings say.
+    progress_seconds: float | None = None
     #: Owner of the job; None means the tenant of the settings.
     tenant_id: str | None = None
     #: Task to which the job is added as a further analyze step; None makes a task for it.
     task_id: str | None = None
     job_id: str | None = None
+    #: Higher goes first.
+    priority: int = 0
+    #: It does not start before this time.
+    not_before: datetime | None = None
+    #: When it must have ended.
+    deadline: datetime | None = None
+    #: W3C trace context of whoever asks; empty: the job begins one of its own.
+    traceparent: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """When a job may start and must end, and before which others; no part of what it is asked."""
+
+    priority: int = 0
+    not_before_ms: int | None = None
+    deadline_ms: int | None = None
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +98,15 @@ class FoldResult:
     trace_head: str
 
 
-TaskCommand = CreateTask | AddStep | StartStep | FoldResult
+@dataclass(frozen=True, kw_only=True)
+class ReopenStep:
+    """The job of a step that failed is tried anew, or answered by hand."""
+
+    step_id: StepId
+    job_id: JobId
+
+
+TaskCommand = CreateTask | AddStep | StartStep | FoldResult | ReopenStep
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +117,10 @@ class SubmitJob:
     tenant_id: TenantId
     spec_digest: str
     max_attempts: int
+    #: Who writes the cells (empty: a playbook) and who answers predict().
+    model: str = ""
+    sub_model: str = ""
+    timing: Timing = field(default_factory=Timing)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +190,8 @@ class OrderStop:
 class ObserveStop:
     fence: Fence
     at_ms: int
+    #: When the worker had heard of it.
+    delivered_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +204,50 @@ class VerifyStop:
 @dataclass(frozen=True, kw_only=True)
 class ResumeJob:
     by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetuneJob:
+    """Work under other limits from now on."""
+
+    budget: Budget
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryJob:
+    """An operator lets a job that failed, or was quarantined, be tried anew from its record."""
+
+    by: str
+    reason: str
+    max_attempts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompleteJob:
+    """An operator gives the answer that the job did not give."""
+
+    result_digest: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineJob:
+    """Take the job out of circulation, whoever has it."""
+
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportStuck:
+    """A watchdog found the job stuck."""
+
+    finding_id: str
+    condition: str
+    detail: str
+    action: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +314,11 @@ JobCommand = (
     | ObserveStop
     | VerifyStop
     | ResumeJob
+    | RetuneJob
+    | RetryJob
+    | CompleteJob
+    | QuarantineJob
+    | ReportStuck
     | SteerJob
     | AnswerJob
     | ForkJob

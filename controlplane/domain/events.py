@@ -1,84 +1,11 @@
 """What happened to tasks and jobs: past tense, frozen, the only thing their state is folded from."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, get_args
 
-from rlm_worker.contracts.limits import ParkReason
+from controlplane.domain.task_events import TaskEvent
+from controlplane.views import WaitReason
 from rlm_worker.contracts.result import FailureClass
-
-EndStatus = Literal["succeeded", "partial", "failed", "stopped", "quarantined"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskCreated:
-    kind: ClassVar = "task_created"
-    task_id: str
-    tenant_id: str
-    goal: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepPlanned:
-    kind: ClassVar = "step_planned"
-    step_id: str
-    step_kind: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepStarted:
-    kind: ClassVar = "step_started"
-    step_id: str
-    job_id: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepCompleted:
-    kind: ClassVar = "step_completed"
-    step_id: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepFailed:
-    kind: ClassVar = "step_failed"
-    step_id: str
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResultFolded:
-    """A result entered the task; the digests tie it to what was asked and to the trace."""
-
-    kind: ClassVar = "result_folded"
-    job_id: str
-    step_id: str
-    status: EndStatus
-    spec_digest: str
-    result_digest: str
-    trace_events: int
-    trace_head: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskCompleted:
-    kind: ClassVar = "task_completed"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskFailed:
-    kind: ClassVar = "task_failed"
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class TaskCancelled:
-    kind: ClassVar = "task_cancelled"
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckpointSaved:
-    kind: ClassVar = "checkpoint_saved"
-    digest: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +17,12 @@ class JobSubmitted:
     tenant_id: str
     spec_digest: str
     max_attempts: int
+    # Jobs of earlier releases had none of these.
+    model: str = ""
+    sub_model: str = ""
+    priority: int = 0
+    deadline_ms: int | None = None
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +89,7 @@ class StopSeen:
     kind: ClassVar = "job_stop_observed"
     job_id: str
     at_ms: int
+    delivered_ms: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +122,7 @@ class JobParked:
     kind: ClassVar = "job_parked"
     job_id: str
     fence: int
-    reason: ParkReason
+    reason: WaitReason
     detail: str
     not_before_ms: int | None
 
@@ -207,6 +141,56 @@ class JobResumed:
     job_id: str
     by: str
     generation: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PauseLifted:
+    """The pause was called off before it was carried out: the job goes on as soon as it is."""
+
+    kind: ClassVar = "job_pause_lifted"
+    job_id: str
+    by: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRetuned:
+    kind: ClassVar = "job_retuned"
+    job_id: str
+    budget_version: int
+    budget: dict[str, Any]
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRetried:
+    kind: ClassVar = "job_retried"
+    job_id: str
+    generation: int
+    by: str
+    reason: str
+    max_attempts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobCompleted:
+    """A person gave the answer."""
+
+    kind: ClassVar = "job_completed_by_hand"
+    job_id: str
+    result_digest: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStuck:
+    kind: ClassVar = "job_stuck"
+    job_id: str
+    finding_id: str
+    condition: str
+    detail: str
+    action: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,18 +247,6 @@ class LateWriteRejected:
     what: str
 
 
-TaskEvent = (
-    TaskCreated
-    | StepPlanned
-    | StepStarted
-    | StepCompleted
-    | StepFailed
-    | ResultFolded
-    | TaskCompleted
-    | TaskFailed
-    | TaskCancelled
-    | CheckpointSaved
-)
 JobEvent = (
     JobSubmitted
     | JobLeased
@@ -291,6 +263,11 @@ JobEvent = (
     | JobParked
     | JobUnparked
     | JobResumed
+    | PauseLifted
+    | JobRetuned
+    | JobRetried
+    | JobCompleted
+    | JobStuck
     | JobSteered
     | JobAnswered
     | JobForked
@@ -306,7 +283,7 @@ _KINDS: dict[str, type[Event]] = {variant.kind: variant for variant in get_args(
 
 def to_json(event: Event) -> dict[str, Any]:
     """Event as JSON with its kind and version."""
-    body = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(event).items()}
+    body = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(event).items()}
     return {"kind": event.kind, "version": VERSION, **body}
 
 
@@ -317,8 +294,9 @@ def from_json(body: dict[str, Any]) -> Event:
         raise ValueError(
             f"event kind {body.get('kind')!r} version {body.get('version')!r} is unknown to this release"
         )
+    # What an earlier release did not know has its default.
+    given = {field.name: body[field.name] for field in fields(variant) if field.name in body}
     named: dict[str, Any] = {
-        field.name: tuple(body[field.name]) if isinstance(body[field.name], list) else body[field.name]
-        for field in fields(variant)
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
     }
     return variant(**named)

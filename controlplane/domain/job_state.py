@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from controlplane.domain.commands import Order
-from controlplane.views import TERMINAL, JobStateName
+from controlplane.views import TERMINAL, JobStateName, WaitReason
 from rlm_worker.contracts.gateway import Desired
-from rlm_worker.contracts.limits import ParkReason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,16 +13,21 @@ class Stop:
 
     order: Order
     requested_ms: int
+    #: Who ordered it; `switch:N` for a kill switch.
+    by: str = ""
+    delivered_ms: int | None = None
     observed_ms: int | None = None
     verified_ms: int | None = None
     survivors: tuple[int, ...] = ()
+    #: A pause that was called off on its way: the job goes on as soon as it is held.
+    lifted_by: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Parked:
     """What a parked job waits for."""
 
-    reason: ParkReason
+    reason: WaitReason
     detail: str = ""
     #: When it becomes ready by itself; None means: only when somebody says so.
     not_before_ms: int | None = None
@@ -51,8 +55,19 @@ class JobState:
     stop: Stop | None = None
     #: Set while it is parked.
     parked: Parked | None = None
+    #: Grows with each change of the limits; 0: they are those of the spec.
+    budget_version: int = 0
     settled_fence: int = 0
     result_digest: str = ""
+    #: Higher goes first.
+    priority: int = 0
+    #: When it must have ended.
+    deadline_ms: int | None = None
+    #: Who writes the cells (empty: a playbook) and who answers predict().
+    model: str = ""
+    sub_model: str = ""
+    #: W3C trace context of whoever submitted it.
+    traceparent: str = ""
 
     @property
     def is_terminal(self) -> bool:

@@ -22,6 +22,11 @@ RECEIPTED = frozenset(
         "job_stop_verified",
         "job_stop_unverified",
         "job_resumed",
+        "job_pause_lifted",
+        "job_retuned",
+        "job_retried",
+        "job_completed_by_hand",
+        "job_stuck",
         "job_parked",
         "job_unparked",
         "job_steered",
@@ -30,6 +35,7 @@ RECEIPTED = frozenset(
         "job_imported",
         "late_write_rejected",
         "result_folded",
+        "task_rebuilt",
     }
 )
 

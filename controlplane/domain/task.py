@@ -2,21 +2,30 @@
 
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
 
-from controlplane.domain.commands import AddStep, CreateTask, FoldResult, StartStep, TaskCommand
-from controlplane.domain.events import (
+from controlplane.domain.commands import (
+    AddStep,
+    CreateTask,
+    FoldResult,
+    ReopenStep,
+    StartStep,
+    TaskCommand,
+)
+from controlplane.domain.task_events import (
     CheckpointSaved,
     ResultFolded,
     StepCompleted,
     StepFailed,
     StepPlanned,
+    StepReopened,
     StepStarted,
     TaskCancelled,
     TaskCompleted,
     TaskCreated,
     TaskEvent,
     TaskFailed,
+    TaskRebuilt,
 )
 from controlplane.errors import InvalidRequest
 
@@ -53,6 +62,17 @@ class TaskState:
         return found
 
 
+def snapshot(state: TaskState) -> dict[str, Any]:
+    """The whole state as JSON."""
+    return {**vars(state), "steps": [dict(vars(step)) for step in state.steps], "folded": list(state.folded)}
+
+
+def from_snapshot(body: dict[str, Any]) -> TaskState:
+    """The state that was taken down."""
+    steps = tuple(Step(**step) for step in body["steps"])
+    return TaskState(**{**body, "steps": steps, "folded": tuple(body["folded"])})
+
+
 def decide(state: TaskState, command: TaskCommand) -> list[TaskEvent]:
     """Answer a command with the events it causes; an empty list means: already so."""
     match command:
@@ -67,6 +87,9 @@ def decide(state: TaskState, command: TaskCommand) -> list[TaskEvent]:
             return [StepStarted(step_id=command.step_id, job_id=command.job_id)]
         case FoldResult():
             return _fold(state, command)
+        case ReopenStep():
+            state.step(command.step_id)
+            return [StepReopened(step_id=command.step_id, job_id=command.job_id)]
         case _:
             assert_never(command)
 
@@ -129,6 +152,8 @@ def evolve(state: TaskState, event: TaskEvent) -> TaskState:  # noqa: C901, PLR0
             return _with_step(state, event.step_id, status="completed")
         case StepFailed():
             return _with_step(state, event.step_id, status="failed")
+        case StepReopened():
+            return _reopened(state, event)
         case ResultFolded():
             return replace(state, folded=(*state.folded, event.job_id))
         case TaskCompleted():
@@ -137,10 +162,16 @@ def evolve(state: TaskState, event: TaskEvent) -> TaskState:  # noqa: C901, PLR0
             return replace(state, status="failed")
         case TaskCancelled():
             return replace(state, status="cancelled")
-        case CheckpointSaved():
+        case CheckpointSaved() | TaskRebuilt():
             return state
         case _:
             assert_never(event)
+
+
+def _reopened(state: TaskState, event: StepReopened) -> TaskState:
+    """The result that is in does not count any more: the one that comes is folded in its place."""
+    left = tuple(job_id for job_id in state.folded if job_id != event.job_id)
+    return _with_step(replace(state, status="running", folded=left), event.step_id, status="started")
 
 
 def _with_step(state: TaskState, step_id: str, *, status: StepStatus, job_id: str = "") -> TaskState:

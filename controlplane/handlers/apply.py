@@ -1,27 +1,29 @@
 """Entering decided events: state, event, receipt and checkpoint in the caller's transaction, never one without the others."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import reduce
 from typing import get_args
 
 from controlplane.domain import budget, job, receipts, task
 from controlplane.domain.commands import FoldResult
-from controlplane.domain.events import CheckpointSaved, Event, JobEvent, TaskEvent, to_json
+from controlplane.domain.events import Event, JobEvent, to_json
+from controlplane.domain.identity import Scope
 from controlplane.domain.ids import JobId, StepId
 from controlplane.domain.receipts import Link
+from controlplane.domain.task_events import CheckpointSaved, TaskEvent
 from controlplane.errors import NotFound
-from controlplane.ports import Desk, JobRow, LedgerEntry, ReceiptRow, TaskRow, Transaction
+from controlplane.ports import Checkpoint, Desk, JobRow, LedgerEntry, ReceiptRow, TaskRow, Transaction
 from rlm_worker.contracts import JobResult, JobSpec, JsonObject, Usage, digest
 from rlm_worker.contracts.result import AnsweredBy, FailureClass, Status, TraceRef
 
 _TASK_EVENTS = get_args(TaskEvent)
 
 
-def load(tx: Transaction, job_id: str) -> tuple[JobRow, TaskRow]:
+def load(tx: Transaction, job_id: str, *, scope: Scope) -> tuple[JobRow, TaskRow]:
     """A job and its task."""
-    row = tx.jobs.get(job_id)
-    found = None if row is None else tx.tasks.get(row.state.task_id)
+    row = tx.jobs.get(job_id, scope=scope)
+    found = None if row is None else tx.tasks.get(row.state.task_id, scope=scope)
     if row is None or found is None:
         raise NotFound(f"there is no job {job_id!r}: `custody jobs` lists those that are")
     return row, found
@@ -88,19 +90,19 @@ def _receipts(row: TaskRow, links: Sequence[Link], *, desk: Desk, at_ms: int) ->
 def apply_job(
     tx: Transaction, desk: Desk, *, rows: tuple[JobRow, TaskRow], events: Sequence[JobEvent], actor: str
 ) -> tuple[JobRow, TaskRow]:
-    """Enter events of a job that goes on; wake-ups follow from its new generation."""
+    """Enter events of a job that goes on. In a new generation it is ready to be sent, whatever was sent before."""
     row, task_row = rows
     if not events:
         return rows
     state = reduce(job.evolve, events, row.state)
     saved = replace(row, state=state, updated_ms=tx.now_ms)
+    if any(event.kind == "job_held" for event in events):
+        saved = settled_so_far(tx, saved)
     task_row, _ = apply_task(tx, desk, row=task_row, events=events, actor=actor)
     tx.jobs.save(saved)
     if row.state.is_leased and not state.is_leased:
-        outcome = "parked" if state.state == "parked" else "handed_back"
+        outcome = {"parked": "parked", "held": "paused"}.get(state.state, "handed_back")
         tx.leases.drop(state.job_id, outcome=outcome, ended_ms=tx.now_ms)
-    if state.generation != row.state.generation:
-        tx.outbox.add(state.job_id, generation=state.generation)
     return saved, task_row
 
 
@@ -128,10 +130,13 @@ def end_job(
     )
     folding = task.decide(task_row.state, fold)
     folded = reduce(task.evolve, folding, task_row.state)
-    snapshot = asdict(folded)
+    snapshot = task.snapshot(folded)
     mark = CheckpointSaved(digest=digest(snapshot))
     task_row, proofs = apply_task(tx, desk, row=task_row, events=[*events, *folding, mark], actor=actor)
-    tx.history.save_checkpoint(folded.task_id, seq=task_row.version - 1, state=snapshot, digest=mark.digest)
+    checkpoint = Checkpoint(
+        seq=task_row.version - 1, state=snapshot, digest=mark.digest, is_terminal=folded.is_terminal
+    )
+    tx.history.save_checkpoint(folded.task_id, checkpoint)
     tx.leases.drop(state.job_id, outcome=result.status, ended_ms=tx.now_ms)
     ended = replace(
         row,
@@ -182,7 +187,8 @@ def result_without_worker(
         failure_class=failure_class,
         structured_output=answer,
         answered_by="nobody" if answer is None else by,
-        message=message,
+        # A reason comes from a person's terminal, and half a character in it is no text of a result.
+        message=message.encode("utf-8", "replace").decode(),
         trace_ref=TraceRef(job_id=row.state.job_id, events=row.trace_events, head=row.trace_head),
         usage=usage_of(row, wall_time_ms=tx.leases.spent_ms(row.state.job_id)),
     )
@@ -195,6 +201,14 @@ def _last_of(tx: Transaction, job_id: str, *, kind: str) -> JsonObject | None:
         return None
     fields = found.event["fields"]
     return fields if isinstance(fields, dict) else None
+
+
+def settled_so_far(tx: Transaction, row: JobRow) -> JobRow:
+    """A job that waits holds no budget. Calls whose outcome is unknown keep its hold until the next attempt has charged them."""
+    if row.tenant_hold is None or row.account.open:
+        return row
+    settle_tenant(tx, row, spent=row.account.spent)
+    return replace(row, tenant_hold=None, tenant_settled=row.account.spent)
 
 
 def usage_of(row: JobRow, *, wall_time_ms: int) -> Usage:

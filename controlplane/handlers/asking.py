@@ -6,8 +6,11 @@ from pydantic import JsonValue
 
 from controlplane.domain import job
 from controlplane.domain.commands import AnswerJob, UnparkJob
+from controlplane.domain.identity import Caller
 from controlplane.errors import InvalidRequest
 from controlplane.handlers.apply import apply_job, load
+from controlplane.handlers.permits import require
+from controlplane.handlers.retrying import retried
 from controlplane.ports import Desk, JobRow, TaskRow, Transaction
 from controlplane.schemas import checker
 from rlm_worker.contracts import JsonObject, digest
@@ -50,25 +53,29 @@ def open_questions(tx: Transaction, job_id: str) -> list[Question]:
     return found
 
 
-def questions(desk: Desk, job_id: str) -> list[Question]:
+def questions(desk: Desk, job_id: str, *, caller: Caller) -> list[Question]:
     with desk.store.read() as tx:
+        rows = load(tx, job_id, scope=caller.scope)
+        require(tx, caller, "job.read", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         return open_questions(tx, job_id)
 
 
-def answer(desk: Desk, job_id: str, *, question: int | None, value: JsonValue, by: str) -> Question:
+@retried
+def answer(desk: Desk, job_id: str, *, question: int | None, value: JsonValue, caller: Caller) -> Question:
     """Keep an answer that fits and let the job go on; a question that is over, or answered, is refused."""
     with desk.store.write() as tx:
-        rows = load(tx, job_id)
+        rows = load(tx, job_id, scope=caller.scope)
+        require(tx, caller, "job.answer", tenant_id=rows[0].state.tenant_id, job_id=job_id)
         asked = _chosen(tx, job_id, question)
         error = next(checker(asked.schema).iter_errors(value), None)
         if error is not None:
             raise InvalidRequest(f"the answer does not fit question {asked.question}: {error.message}")
-        command = AnswerJob(question=asked.question, answer_digest=digest(value), by=by)
+        command = AnswerJob(question=asked.question, answer_digest=digest(value), by=caller.name)
         events = job.decide(rows[0].state, command)
-        tx.answers.add(job_id, question=asked.question, value=value, by=by)
-        rows = apply_job(tx, desk, rows=rows, events=events, actor=by)
-        wake_if_answered(tx, desk, rows, by=by)
-    desk.store.announce()
+        tx.answers.add(job_id, question=asked.question, value=value, by=caller.name)
+        rows = apply_job(tx, desk, rows=rows, events=events, actor=caller.name)
+        wake_if_answered(tx, desk, rows, by=caller.name)
+    desk.store.announce(job_id)
     return asked
 
 

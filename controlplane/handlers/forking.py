@@ -6,10 +6,14 @@ from decimal import Decimal
 from typing import Any
 
 from controlplane.domain import job
-from controlplane.domain.commands import ForkJob, SteerJob
+from controlplane.domain.commands import ForkJob, SteerJob, Timing
+from controlplane.domain.identity import Caller
 from controlplane.domain.ids import JobId
 from controlplane.errors import InvalidRequest
 from controlplane.handlers.apply import apply_job, load, spec_of
+from controlplane.handlers.permits import require
+from controlplane.handlers.retrying import retried
+from controlplane.handlers.retuning import budget_of
 from controlplane.handlers.submit import enter
 from controlplane.ports import Desk, Transaction
 from rlm_worker.contracts import Budget, JobSpec, TraceRecord
@@ -32,6 +36,7 @@ _NOT_SHARED = frozenset(
         "stop_verified",
         "diverged",
         "parked",
+        "retuned",
         "forked",
     }
 )
@@ -49,35 +54,41 @@ class _Past:
     spent: dict[str, Any] = field(default_factory=dict)
 
 
-def fork(desk: Desk, job_id: str, *, at: int | None, steer: str, budget: Budget | None, by: str) -> str:
+@retried
+def fork(
+    desk: Desk, job_id: str, *, at: int | None, steer: str, budget: Budget | None, caller: Caller
+) -> str:
     """Enter a job that shares the first `at` iterations (all finished ones when None); return its id."""
     with desk.store.write() as tx:
-        source = spec_of(tx, load(tx, job_id)[0].state.job_id)
+        rows = load(tx, job_id, scope=caller.scope)
+        require(tx, caller, "job.fork", tenant_id=rows[0].state.tenant_id, job_id=job_id)
+        source = spec_of(tx, rows[0].state.job_id)
         past = _past(tx, job_id, at)
-        spec = _spec(desk, source, past, budget=budget)
-        row = enter(tx, desk, spec)
+        spec = _spec(desk, source, past, budget=budget or budget_of(tx, rows[0], source))
+        require(tx, caller, "job.fork", tenant_id=spec.tenant_id, spec=spec)
+        row = enter(tx, desk, spec, timing=Timing(priority=rows[0].state.priority))
         events, head = _copy(tx, spec.job_id, source_id=job_id, past=past)
         tx.jobs.save(replace(row, trace_events=events, trace_head=head))
         if steer:
-            rows = load(tx, spec.job_id)
-            steer_id = tx.steers.add(spec.job_id, text=steer, by=by)
-            told = job.decide(rows[0].state, SteerJob(steer_id=steer_id, text=steer, by=by))
-            apply_job(tx, desk, rows=rows, events=told, actor=by)
-        rows = load(tx, job_id)
-        linked = ForkJob(fork_job_id=JobId(spec.job_id), at=past.at, by=by)
-        apply_job(tx, desk, rows=rows, events=job.decide(rows[0].state, linked), actor=by)
-    desk.store.announce()
+            rows = load(tx, spec.job_id, scope=caller.scope)
+            steer_id = tx.steers.add(spec.job_id, text=steer, by=caller.name)
+            told = job.decide(rows[0].state, SteerJob(steer_id=steer_id, text=steer, by=caller.name))
+            apply_job(tx, desk, rows=rows, events=told, actor=caller.name)
+        rows = load(tx, job_id, scope=caller.scope)
+        linked = ForkJob(fork_job_id=JobId(spec.job_id), at=past.at, by=caller.name)
+        apply_job(tx, desk, rows=rows, events=job.decide(rows[0].state, linked), actor=caller.name)
+    desk.store.announce(spec.job_id)
     return spec.job_id
 
 
-def _spec(desk: Desk, source: JobSpec, past: _Past, *, budget: Budget | None) -> JobSpec:
+def _spec(desk: Desk, source: JobSpec, past: _Past, *, budget: Budget) -> JobSpec:
     seed = source.fork.seed_job_id if source.fork else source.job_id
     return source.model_copy(
         update={
             "job_id": desk.new_id("job"),
             "task_id": desk.new_id("task"),
             "step_id": desk.new_id("step"),
-            "budget": budget or source.budget,
+            "budget": budget,
             "fork": ForkPoint(job_id=source.job_id, at=past.at, seed_job_id=seed),
         }
     )

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 from controlplane.domain import job
 from controlplane.domain.commands import ImportJob
+from controlplane.domain.identity import EVERY_TENANT, Caller
 from controlplane.errors import InvalidRequest
 from controlplane.handlers.apply import end_job, load
+from controlplane.handlers.permits import require
 from controlplane.handlers.submit import enter
 from controlplane.ports import Desk, JobRow, Transaction
 from rlm_worker.contracts import JobResult, JobSpec, TraceRecord, digest
@@ -16,18 +18,19 @@ _PAGE = 500
 
 
 def import_job(
-    desk: Desk, spec: JobSpec, result: JobResult, records: Iterable[TraceRecord], *, by: str
+    desk: Desk, spec: JobSpec, result: JobResult, records: Iterable[TraceRecord], *, caller: Caller
 ) -> bool:
     """Enter a job that has ended; False when the very same one is here already."""
     with desk.store.write() as tx:
-        known = tx.jobs.get(spec.job_id)
+        require(tx, caller, "job.import", tenant_id=spec.tenant_id)
+        known = tx.jobs.get(spec.job_id, scope=EVERY_TENANT)
         if known is not None:
             return _same(known, result)
-        if tx.tasks.get(spec.task_id) is not None:
+        if tx.tasks.get(spec.task_id, scope=EVERY_TENANT) is not None:
             raise InvalidRequest(
                 f"task {spec.task_id} of job {spec.job_id} is here already, and this job is not: it cannot be added to it"
             )
-        row = enter(tx, desk, spec, is_ready=False)
+        row = enter(tx, desk, spec)
         events, head = _append(tx, spec.job_id, records)
         if (events, head) != (result.trace_ref.events, result.trace_ref.head):
             raise InvalidRequest(f"the result of job {spec.job_id} does not stand at the end of its trace")
@@ -36,10 +39,12 @@ def import_job(
             status=result.status,
             failure_class=result.failure_class,
             result_digest=digest(result.model_dump(mode="json")),
-            by=by,
+            by=caller.name,
         )
-        rows = load(tx, spec.job_id)
-        end_job(tx, desk, rows=rows, events=job.decide(rows[0].state, command), result=result, actor=by)
+        rows = load(tx, spec.job_id, scope=caller.scope)
+        end_job(
+            tx, desk, rows=rows, events=job.decide(rows[0].state, command), result=result, actor=caller.name
+        )
     desk.store.announce()
     return True
 

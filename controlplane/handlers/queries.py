@@ -3,22 +3,38 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from controlplane.domain.identity import Caller
 from controlplane.domain.job_state import Parked, Stop
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers import asking
-from controlplane.handlers.apply import spec_of, usage_of
-from controlplane.ports import Desk, JobRow, ReceiptRow, Transaction
-from controlplane.views import JobView, LeaseView, QuestionView, ReceiptView, StopView, TaskView
+from controlplane.handlers.apply import load, spec_of, usage_of
+from controlplane.handlers.permits import require
+from controlplane.handlers.retuning import budget_of
+from controlplane.handlers.turns import Turns
+from controlplane.ports import Desk, JobFilter, JobRow, ReceiptRow, TaskRow, Transaction
+from controlplane.views import (
+    JobView,
+    LeaseView,
+    QuestionView,
+    ReceiptView,
+    StopView,
+    TaskView,
+    WaitReason,
+)
 from rlm_worker.contracts import JobResult, TraceRecord
-from rlm_worker.contracts.limits import ParkReason
 
-_PARKED: dict[ParkReason, str] = {"rate_limited": "a rate limit to pass", "asked": "an answer"}
+_PARKED: dict[WaitReason, str] = {
+    "rate_limited": "a rate limit to pass",
+    "asked": "an answer",
+    "scheduled": "its time to come",
+    "budget": "a higher limit",
+}
 
 
-def resolve(desk: Desk, name: str) -> str:
+def resolve(desk: Desk, name: str, *, caller: Caller) -> str:
     """Whole job id for an id or the beginning of one that fits a single job."""
     with desk.store.read() as tx:
-        found = tx.jobs.with_prefix(name, limit=6) if name else []
+        found = tx.jobs.with_prefix(name, scope=caller.scope, limit=6) if name else []
     if name in found or len(found) == 1:
         return name if name in found else found[0]
     if not found:
@@ -26,12 +42,17 @@ def resolve(desk: Desk, name: str) -> str:
     raise InvalidRequest(f"{name!r} fits several jobs, name one of: {', '.join(found)}")
 
 
-def job(desk: Desk, job_id: str) -> JobView:
+def job(desk: Desk, job_id: str, *, caller: Caller) -> JobView:
     with desk.store.read() as tx:
-        row = tx.jobs.get(job_id)
-        if row is None:
-            raise NotFound(f"there is no job {job_id!r}: `custody jobs` lists those that are")
-        return replace(_job_view(tx, row), forks=_forks(tx, row))
+        row, _ = load(tx, job_id, scope=caller.scope)
+        require(tx, caller, "job.read", tenant_id=row.state.tenant_id, job_id=job_id)
+        view = replace(job_view(tx, row, Turns(tx, desk.rules)), forks=_forks(tx, row))
+    side = desk.side.of(job_id)
+    if side is None or view.is_terminal:
+        return view
+    # The database is held up; the worker has the order.
+    waiting = StopView(order=side.order, requested_at=_at(side.at_ms), by=side.by)
+    return replace(view, desired=side.order, stop=view.stop or waiting)
 
 
 def _forks(tx: Transaction, row: JobRow) -> tuple[str, ...]:
@@ -41,7 +62,7 @@ def _forks(tx: Transaction, row: JobRow) -> tuple[str, ...]:
     return tuple(str(body["fork_job_id"]) for body in told if body["job_id"] == row.state.job_id)
 
 
-def questions(desk: Desk, job_id: str) -> list[QuestionView]:
+def questions(desk: Desk, job_id: str, *, caller: Caller) -> list[QuestionView]:
     """What a job wants to know of a person, oldest first."""
     return [
         QuestionView(
@@ -53,38 +74,66 @@ def questions(desk: Desk, job_id: str) -> list[QuestionView]:
             until=None if asked.until_ms is None else _at(asked.until_ms),
             is_answered=asked.is_answered,
         )
-        for asked in asking.questions(desk, job_id)
+        for asked in asking.questions(desk, job_id, caller=caller)
     ]
 
 
-def jobs(desk: Desk, *, limit: int, state: str | None = None, before: str | None = None) -> list[JobView]:
+def jobs(
+    desk: Desk, *, caller: Caller, limit: int, state: str | None = None, before: str | None = None
+) -> list[JobView]:
     """Newest first; `before` is the last job of the page before."""
     with desk.store.read() as tx:
-        return [_job_view(tx, row) for row in tx.jobs.latest(limit=limit, state=state, before=before)]
+        require(tx, caller, "job.read", tenant_id=caller.scope.tenant_id or "")
+        mark = None if before is None else tx.jobs.get(before, scope=caller.scope)
+        after = None if mark is None else (mark.created_ms, mark.state.job_id)
+        wanted = JobFilter(states=frozenset() if state is None else frozenset({state}))
+        found, _ = tx.jobs.search(wanted, scope=caller.scope, limit=limit, after=after)
+        turns = Turns(tx, desk.rules)
+        return [job_view(tx, row, turns) for row in found]
 
 
-def trace(desk: Desk, job_id: str, *, after: int, limit: int) -> list[TraceRecord]:
+def trace(desk: Desk, job_id: str, *, caller: Caller, after: int, limit: int) -> list[TraceRecord]:
     """Records from number `after` on."""
     with desk.store.read() as tx:
+        row, _ = load(tx, job_id, scope=caller.scope)
+        require(tx, caller, "trace.read", tenant_id=row.state.tenant_id, job_id=job_id)
         return tx.traces.read(job_id, after=after, limit=limit)
 
 
-def task(desk: Desk, task_id: str) -> TaskView:
+def tasks(
+    desk: Desk, *, caller: Caller, limit: int, before: tuple[int, str] | None
+) -> list[tuple[int, TaskView]]:
+    """Newest first, without jobs and receipts; each with the millisecond it was made in, for the next page."""
     with desk.store.read() as tx:
-        row = tx.tasks.get(task_id)
+        require(tx, caller, "job.read", tenant_id=caller.scope.tenant_id or "")
+        found = tx.task_list.page(scope=caller.scope, before=before, limit=limit)
+        rows = [(created_ms, tx.tasks.get(task_id, scope=caller.scope)) for created_ms, task_id in found]
+        return [(created_ms, _task_view(row)) for created_ms, row in rows if row is not None]
+
+
+def task(desk: Desk, task_id: str, *, caller: Caller) -> TaskView:
+    with desk.store.read() as tx:
+        row = tx.tasks.get(task_id, scope=caller.scope)
         if row is None:
             raise NotFound(f"there is no task {task_id!r}: `custody jobs` names the task of each job")
-        return TaskView(
-            task_id=task_id,
-            tenant_id=row.state.tenant_id,
-            goal=row.state.goal,
-            status=row.state.status,
-            version=row.version,
-            created_at=_at(row.created_ms),
-            updated_at=_at(row.updated_ms),
+        require(tx, caller, "job.read", tenant_id=row.state.tenant_id)
+        return replace(
+            _task_view(row),
             job_ids=tuple(tx.jobs.of_task(task_id)),
             receipts=tuple(_receipt_view(task_id, found) for found in tx.history.receipts(task_id)),
         )
+
+
+def _task_view(row: TaskRow) -> TaskView:
+    return TaskView(
+        task_id=row.state.task_id,
+        tenant_id=row.state.tenant_id,
+        goal=row.state.goal,
+        status=row.state.status,
+        version=row.version,
+        created_at=_at(row.created_ms),
+        updated_at=_at(row.updated_ms),
+    )
 
 
 def _at(ms: int) -> datetime:
@@ -103,7 +152,7 @@ def _receipt_view(task_id: str, row: ReceiptRow) -> ReceiptView:
     )
 
 
-def _job_view(tx: Transaction, row: JobRow) -> JobView:
+def job_view(tx: Transaction, row: JobRow, turns: Turns) -> JobView:
     lease = tx.leases.get(row.state.job_id)
     result = JobResult.model_validate_json(row.result) if row.result else None
     under_way_ms = min(tx.now_ms, lease.until_ms) - lease.granted_ms if lease else 0
@@ -133,17 +182,21 @@ def _job_view(tx: Transaction, row: JobRow) -> JobView:
         stop=None if row.state.stop is None else _stop_view(row.state.stop),
         result=result,
         receipt_id=row.receipt_id,
-        waiting_for=_waiting_for(row),
+        waiting_for=_waiting_for(row, turns),
         not_before=_not_before(row.state.parked),
+        budget=budget_of(tx, row) if row.state.budget_version else None,
+        budget_version=row.state.budget_version,
         parked_for=None if row.state.parked is None else row.state.parked.reason,
+        priority=row.state.priority,
+        deadline=None if row.state.deadline_ms is None else _at(row.state.deadline_ms),
     )
 
 
-def _waiting_for(row: JobRow) -> str:
+def _waiting_for(row: JobRow, turns: Turns) -> str:
     parked = row.state.parked
     if parked is not None:
         return _PARKED[parked.reason] + (f": {parked.detail}" if parked.detail else "")
-    return row.refusal if row.state.is_ready else ""
+    return turns.waited_for(row) if row.state.is_ready else ""
 
 
 def _not_before(parked: Parked | None) -> datetime | None:
@@ -154,6 +207,8 @@ def _stop_view(stop: Stop) -> StopView:
     return StopView(
         order=stop.order,
         requested_at=_at(stop.requested_ms),
+        by=stop.by,
+        delivered_at=None if stop.delivered_ms is None else _at(stop.delivered_ms),
         observed_at=None if stop.observed_ms is None else _at(stop.observed_ms),
         verified_at=None if stop.verified_ms is None else _at(stop.verified_ms),
         survivors=stop.survivors,

@@ -3,17 +3,20 @@
 from controlplane.crashpoints import crash_here
 from controlplane.domain import job
 from controlplane.domain.commands import RejectLateWrite, SettleJob
+from controlplane.domain.identity import EVERY_TENANT
 from controlplane.domain.ids import Fence
 from controlplane.domain.lease import Lease, guard
 from controlplane.errors import FenceStale, InvalidRequest
 from controlplane.handlers.apply import end_job, load, spec_of, usage_of
 from controlplane.handlers.recording import reject_late_write
+from controlplane.handlers.retrying import retried
 from controlplane.ports import Desk, JobRow, Transaction
 from controlplane.schemas import checker
 from rlm_worker.contracts import JobResult, JobSpec, digest
 from rlm_worker.contracts.gateway import SettleAnswer, SettleRequest
 
 
+@retried
 def settle(desk: Desk, request: SettleRequest) -> SettleAnswer:
     """Accept a result. The same one again from the same fence is answered the same; a stale fence is refused and kept."""
     try:
@@ -23,13 +26,13 @@ def settle(desk: Desk, request: SettleRequest) -> SettleAnswer:
     except FenceStale:
         reject_late_write(desk, request.job_id, RejectLateWrite(fence=Fence(request.fence), what="settle"))
         raise
-    desk.store.announce()
+    desk.store.announce(request.job_id)
     crash_here("settle.after_commit")
     return answer
 
 
 def _settle(tx: Transaction, desk: Desk, request: SettleRequest) -> SettleAnswer:
-    rows = load(tx, request.job_id)
+    rows = load(tx, request.job_id, scope=EVERY_TENANT)
     result = request.result
     events = job.decide(
         rows[0].state,

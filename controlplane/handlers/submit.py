@@ -1,6 +1,9 @@
 """Submit: a request becomes a task (when none is named), a job and a wake-up, in one transaction."""
 
-from dataclasses import fields
+import json
+import re
+from dataclasses import fields, replace
+from datetime import datetime
 from functools import reduce
 
 from pydantic import ValidationError
@@ -16,31 +19,59 @@ from controlplane.domain.commands import (
     StartStep,
     SubmitJob,
     TaskCommand,
+    Timing,
 )
-from controlplane.domain.events import Event, TaskEvent
+from controlplane.domain.events import Event
+from controlplane.domain.identity import EVERY_TENANT, Caller
 from controlplane.domain.ids import JobId, StepId, TaskId, TenantId
 from controlplane.domain.job_state import JobState
+from controlplane.domain.queueing import MOST_PRIORITY
 from controlplane.domain.task import TaskState
+from controlplane.domain.task_events import TaskEvent
+from controlplane.domain.terms import terms_of
 from controlplane.errors import InvalidRequest, NotFound
 from controlplane.handlers.apply import apply_task
+from controlplane.handlers.permits import require
+from controlplane.handlers.retrying import retried
 from controlplane.ports import Desk, JobRow, TaskRow, Transaction
 from controlplane.schemas import checker
 from rlm_worker.contracts import JobSpec, digest
 from rlm_worker.contracts.job import ModelDriver
 
+_TIMING = ("priority", "not_before", "deadline", "traceparent")
+_AT_ONCE = Timing()
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
-def submit(desk: Desk, request: JobRequest) -> str:
+
+@retried
+def submit(desk: Desk, request: JobRequest, *, caller: Caller) -> str:
     """Enter a job and return its id. The same `job_id` with the same request again changes nothing."""
+    tenant_id = request.tenant_id or caller.scope.tenant_id or desk.rules.default_tenant
+    request = replace(request, tenant_id=tenant_id)
     _refuse_unpriced(desk, request)
     with desk.store.write() as tx:
-        known = None if request.job_id is None else tx.jobs.get(request.job_id)
+        known = None if request.job_id is None else tx.jobs.get(request.job_id, scope=EVERY_TENANT)
+        if known is not None and known.state.tenant_id != tenant_id:
+            raise InvalidRequest(f"job id {request.job_id!r} cannot be used: choose another, or leave it out")
         spec = _spec(desk, request, known=known)
+        require(tx, caller, "job.submit", tenant_id=tenant_id, spec=spec)
         if known is not None:
             return _same(known, spec)
-        enter(tx, desk, spec, adds_step=request.task_id is not None)
-    desk.store.announce()
+        timing = _timing(request, now_ms=tx.now_ms)
+        progress_ms = _progress_ms(desk, request)
+        adds_step = request.task_id is not None
+        enter(tx, desk, spec, adds_step=adds_step, timing=timing, progress_ms=progress_ms)
+    desk.store.announce(spec.job_id)
     crash_here("submit.after_commit")
     return spec.job_id
+
+
+def _progress_ms(desk: Desk, request: JobRequest) -> int | None:
+    """A job whose single cells may take long is not stuck while one runs."""
+    if request.progress_seconds is not None:
+        return int(request.progress_seconds * 1000)
+    two_cells_ms = int(request.sandbox_policy.cell_seconds * 2_000)
+    return two_cells_ms if two_cells_ms > desk.rules.stuck.progress_ms else None
 
 
 def _refuse_unpriced(desk: Desk, request: JobRequest) -> None:
@@ -60,19 +91,58 @@ def _spec(desk: Desk, request: JobRequest, *, known: JobRow | None) -> JobSpec:
     content = {
         field.name: getattr(request, field.name)
         for field in fields(request)
-        if field.name not in ("job_id", "task_id", "tenant_id")
+        if field.name not in ("job_id", "task_id", "tenant_id", "progress_seconds", *_TIMING)
     }
     try:
         checker(request.output_schema)
-        return JobSpec(
+        spec = JobSpec(
             job_id=request.job_id or desk.new_id("job"),
             tenant_id=request.tenant_id or desk.rules.default_tenant,
             task_id=request.task_id or (known.state.task_id if known else desk.new_id("task")),
             step_id=known.state.step_id if known else desk.new_id("step"),
             **content,
         )
+        # What is no text cannot be written down: it would come back as something else.
+        json.dumps(spec.model_dump(), ensure_ascii=False, default=str).encode()
     except ValidationError as error:
         raise InvalidRequest(f"the job cannot be submitted: {_first(error)}") from error
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(
+            f"the job cannot be submitted: a text in it holds half a character: {error}"
+        ) from error
+    return spec
+
+
+def _timing(request: JobRequest, *, now_ms: int) -> Timing:
+    not_before_ms = _ms("not_before", request.not_before)
+    deadline_ms = _ms("deadline", request.deadline)
+    if abs(request.priority) > MOST_PRIORITY:
+        raise InvalidRequest(
+            f"priority {request.priority} is out of range: it lies between -{MOST_PRIORITY} and {MOST_PRIORITY}"
+        )
+    if deadline_ms is not None and deadline_ms <= max(now_ms, not_before_ms or 0):
+        raise InvalidRequest(
+            f"the deadline {request.deadline:%Y-%m-%d %H:%M:%S %z} has passed before the job may start: name a later one"
+        )
+    if request.traceparent and not _TRACEPARENT.fullmatch(request.traceparent):
+        raise InvalidRequest(
+            "traceparent must have the form of W3C trace context: 00-TRACE-SPAN-FLAGS in hexadecimal digits"
+        )
+    return Timing(
+        priority=request.priority,
+        # What has come needs no waiting for.
+        not_before_ms=not_before_ms if not_before_ms is not None and not_before_ms > now_ms else None,
+        deadline_ms=deadline_ms,
+        traceparent=request.traceparent,
+    )
+
+
+def _ms(name: str, at: datetime | None) -> int | None:
+    if at is None:
+        return None
+    if at.tzinfo is None:
+        raise InvalidRequest(f"{name} must name its time zone, as in 2026-01-31T12:00:00Z")
+    return int(at.timestamp() * 1000)
 
 
 def _first(error: ValidationError) -> str:
@@ -90,10 +160,16 @@ def _same(known: JobRow, spec: JobSpec) -> str:
 
 
 def enter(
-    tx: Transaction, desk: Desk, spec: JobSpec, *, adds_step: bool = False, is_ready: bool = True
+    tx: Transaction,
+    desk: Desk,
+    spec: JobSpec,
+    *,
+    adds_step: bool = False,
+    timing: Timing = _AT_ONCE,
+    progress_ms: int | None = None,
 ) -> JobRow:
-    """Enter a job into the caller's transaction, with its wake-up when it is to be worked on."""
-    task_row = tx.tasks.get(spec.task_id)
+    """Enter a job into the caller's transaction; it is ready at once, or when its time has come."""
+    task_row = tx.tasks.get(spec.task_id, scope=EVERY_TENANT)
     if task_row is None and adds_step:
         raise NotFound(f"there is no task {spec.task_id!r}: submit without --task to start a new one")
     if task_row is not None and task_row.state.tenant_id != spec.tenant_id:
@@ -110,6 +186,9 @@ def enter(
             tenant_id=TenantId(spec.tenant_id),
             spec_digest=digest(body),
             max_attempts=desk.rules.max_attempts,
+            model=spec.driver.model if isinstance(spec.driver, ModelDriver) else "",
+            sub_model=spec.sub_model,
+            timing=timing,
         ),
     )
     events: list[Event] = [*planned, *submitted]
@@ -118,13 +197,18 @@ def enter(
         state=reduce(job.evolve, submitted, JobState()),
         spec_digest=digest(body),
         account=Account(limits=limits_of(spec.budget)),
+        tools=" ".join(tools_of(spec)),
+        progress_ms=progress_ms,
         created_ms=tx.now_ms,
         updated_ms=tx.now_ms,
     )
-    tx.jobs.add(entered, spec=spec.model_dump_json())
-    if is_ready:
-        tx.outbox.add(spec.job_id, generation=entered.state.generation)
+    tx.jobs.add(entered, spec=spec.model_dump_json(), terms=terms_of(spec))
     return entered
+
+
+def tools_of(spec: JobSpec) -> tuple[str, ...]:
+    """What a job may do beyond computing and asking: kill switches look for these names."""
+    return (*spec.allowed_tools, *(("network",) if spec.network_policy.allow else ()))
 
 
 def _plan(state: TaskState, spec: JobSpec) -> list[TaskEvent]:

@@ -13,7 +13,7 @@ class Loop:
     """Calls `run_once` every `interval` seconds, and at once when something was announced. Starting or stopping twice is fine."""
 
     def __init__(
-        self, name: str, run_once: Callable[[], None], *, interval: float, notice: Notice | None = None
+        self, name: str, run_once: Callable[[], object], *, interval: float, notice: Notice | None = None
     ) -> None:
         self._name = name
         self._run_once = run_once

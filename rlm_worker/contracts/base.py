@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-PROTOCOL_VERSION: Final = 1
+#: 2: budgets change while a job runs (`retuned`), a pause is carried out, a job may ask at its limit. Specs and results of 1 are read.
+PROTOCOL_VERSION: Final = 2
 
 JsonObject = dict[str, JsonValue]
 Count = Annotated[int, Field(ge=0)]

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Protocol, Self
 from pydantic import AwareDatetime, Field, JsonValue, model_validator
 
 from rlm_worker.contracts.base import PROTOCOL_VERSION, Contract, Count, Name, Positive, Sha256
-from rlm_worker.contracts.job import JobSpec
+from rlm_worker.contracts.job import Budget, JobSpec
 from rlm_worker.contracts.limits import ParkReason
 from rlm_worker.contracts.result import JobResult
 from rlm_worker.contracts.trace import GENESIS, TraceRecord
@@ -50,6 +50,15 @@ class PersonAnswer(Contract):
     answered_ms: Count
 
 
+class Retune(Contract):
+    """Limits that replace those a job has, for all that it does from now on."""
+
+    version: Positive
+    budget: Budget
+    by: str = ""
+    reason: str = ""
+
+
 class ClaimRequest(Contract):
     protocol: int = PROTOCOL_VERSION
     worker_id: Name
@@ -68,6 +77,8 @@ class Claimed(Contract):
     spent_wall_time_ms: Count = 0
     #: Answers of people to questions that the job has asked.
     answers: tuple[PersonAnswer, ...] = ()
+    #: The latest change of its limits; None: they are those of the spec.
+    retune: Retune | None = None
 
 
 class NotClaimed(Contract):
@@ -80,6 +91,7 @@ class NotClaimed(Contract):
         "stopped",
         "over_budget",
         "at_capacity",
+        "switched_off",
         "protocol",
     ]
     detail: str = ""
@@ -93,6 +105,8 @@ class RenewRequest(Contract):
     fence: Positive
     #: Last steer the worker has taken up, so that it is not sent again.
     steer_seen: int = 0
+    #: Version of the limits the worker works under; 0: those of the spec.
+    budget_seen: Count = 0
 
 
 class RenewAnswer(Contract):
@@ -100,6 +114,8 @@ class RenewAnswer(Contract):
     reason: str = ""
     steers: tuple[Steer, ...] = ()
     ttl_ms: Positive
+    #: Limits newer than those the worker works under.
+    retune: Retune | None = None
 
 
 class RecordRequest(Contract):
@@ -167,6 +183,7 @@ class AwaitOrdersRequest(Contract):
     fence: Positive
     seen: Desired = "run"
     steer_seen: int = 0
+    budget_seen: Count = 0
     timeout_ms: Positive = 1_000
 
 

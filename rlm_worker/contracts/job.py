@@ -131,7 +131,7 @@ class ForkPoint(Contract):
 class JobSpec(Contract):
     """One bounded RLM question. Immutable once submitted."""
 
-    protocol: Literal[1] = PROTOCOL_VERSION
+    protocol: Literal[1, 2] = PROTOCOL_VERSION
     job_id: Name
     tenant_id: Name
     task_id: Name
@@ -151,6 +151,8 @@ class JobSpec(Contract):
     sub_model: Name
     labels: dict[str, str] = Field(default_factory=dict)
     fork: ForkPoint | None = None
+    #: What reaching a limit does: end the job, or park it until somebody raises the limit or stops it.
+    on_limit: Literal["end", "ask"] = "end"
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -5,10 +5,11 @@ from typing import Literal
 
 from pydantic import AwareDatetime
 
-from rlm_worker.contracts.base import Count, Event, JsonObject
+from rlm_worker.contracts.base import Count, Event, JsonObject, Positive
+from rlm_worker.contracts.job import Budget
 
-#: What a parked job waits for: a model's rate limit to pass, or a person's answer.
-ParkReason = Literal["rate_limited", "asked"]
+#: What a parked job waits for: a model's rate limit to pass, a person's answer, or a higher limit.
+ParkReason = Literal["rate_limited", "asked", "budget"]
 
 
 class Parked(Event):
@@ -53,4 +54,15 @@ class ModelPriced(Event):
     row: str = ""
 
 
-LimitEvent = ModelPriced | Parked | PromptShortened | AnswerExtracted
+class Retuned(Event):
+    """The limits of the job were changed from outside; from here on it works under these."""
+
+    kind: Literal["retuned"] = "retuned"
+    #: Grows with each change.
+    version: Positive
+    budget: Budget
+    by: str = ""
+    reason: str = ""
+
+
+LimitEvent = ModelPriced | Parked | PromptShortened | AnswerExtracted | Retuned

@@ -24,7 +24,7 @@ FailureClass = Literal[
 ]
 
 #: How the structured output came about.
-AnsweredBy = Literal["submit", "draft", "extracted", "nobody"]
+AnsweredBy = Literal["submit", "draft", "extracted", "operator", "nobody"]
 
 
 class ModelUsage(Contract):
@@ -100,7 +100,7 @@ class Proposal(Contract):
 class JobResult(Contract):
     """How a job ended."""
 
-    protocol: Literal[1] = PROTOCOL_VERSION
+    protocol: Literal[1, 2] = PROTOCOL_VERSION
     job_id: Name
     attempt: Count
     status: Status

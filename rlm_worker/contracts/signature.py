@@ -42,6 +42,8 @@ _KEYS: dict[str, JsonObject] = {
     "int": {"propertyNames": {"pattern": r"^-?\d+$"}},
     "date": {"propertyNames": {"type": "string", "format": "date"}},
 }
+#: Modules whose types people write with a dot.
+_MODULES = frozenset({"typing", "datetime", "decimal", "t", "dt"})
 _MAX_FIELDS = 64
 
 
@@ -135,7 +137,7 @@ def _field(argument: ast.arg, remarks: dict[str, str], *, is_input: bool) -> Jso
     if argument.arg.startswith("_") or keyword.iskeyword(argument.arg):
         raise SignatureError(f"{argument.arg!r} cannot be a field name: start with a letter")
     about = remarks.get(argument.arg)
-    match argument.annotation:
+    match argument.annotation and _Undotted().visit(argument.annotation):
         case None:
             schema: JsonObject = {"type": "string"}
         case ast.Name(id=name) if is_input and name in _MEDIA:
@@ -143,6 +145,14 @@ def _field(argument: ast.arg, remarks: dict[str, str], *, is_input: bool) -> Jso
         case annotation:
             schema = _type(annotation)
     return {**schema, "description": about} if about else schema
+
+
+class _Undotted(ast.NodeTransformer):
+    """`typing.Optional[datetime.date]` means what `Optional[date]` does."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        is_known = isinstance(node.value, ast.Name) and node.value.id in _MODULES
+        return ast.Name(node.attr) if is_known else node
 
 
 def _type(node: ast.expr) -> JsonObject:
@@ -171,7 +181,9 @@ def _quoted(text: str) -> ast.expr:
 def _generic(name: str, inner: ast.expr) -> JsonObject:  # noqa: PLR0911 - a table
     items = list(inner.elts) if isinstance(inner, ast.Tuple) else [inner]
     match name, items:
-        case (("list" | "List"), [item]):
+        case "Annotated", [item, ast.Constant(value=str(about)), *_]:
+            return {**_type(item), "description": about}
+        case (("list" | "List" | "Sequence"), [item]):
             return {"type": "array", "items": _type(item)}
         case (("dict" | "Dict"), [key, value]):
             return {"type": "object", **_keys(key), "additionalProperties": _type(value)}

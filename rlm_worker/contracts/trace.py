@@ -272,6 +272,8 @@ class StopObserved(Event):
     kind: Literal["stop_observed"] = "stop_observed"
     order: Literal["stop", "kill", "pause"]
     detail: str = ""
+    #: Since the order was heard, until this was written.
+    waited_ms: Count = 0
 
 
 class StopVerified(Event):

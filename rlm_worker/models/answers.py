@@ -2,13 +2,17 @@
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import JsonValue
 from pydantic_core import from_json
 
 from rlm_worker.models.port import JsonObject
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse_json(text: str) -> JsonValue | None:
@@ -17,10 +21,37 @@ def parse_json(text: str) -> JsonValue | None:
     if stripped.startswith("```") and stripped.endswith("```"):
         stripped = stripped[3:-3].removeprefix("json").strip()
     try:
-        value: JsonValue = from_json(stripped, allow_inf_nan=False)
+        return _read(stripped, allow_inf_nan=False)
     except ValueError:
         return None
+
+
+def read_body(body: bytes) -> JsonValue:
+    """The JSON of a server's answer; ValueError when it is none."""
+    return _read(body, allow_inf_nan=True)
+
+
+def _read(text: str | bytes, *, allow_inf_nan: bool) -> JsonValue:
+    """Half a character (an emoji that was cut between two tokens) is no reason to lose an answer that was paid for."""
+    try:
+        value: JsonValue = from_json(text, allow_inf_nan=allow_inf_nan)
+    except ValueError:
+        if not _HALF.search(text if isinstance(text, str) else text.decode(errors="replace")):
+            raise
+        value = from_json(json.dumps(_whole(json.loads(text))), allow_inf_nan=allow_inf_nan)
     return value
+
+
+def _whole(part: Any) -> Any:
+    match part:
+        case str():
+            return part.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list():
+            return [_whole(item) for item in part]
+        case dict():
+            return {_whole(name): _whole(item) for name, item in part.items()}
+        case _:
+            return part
 
 
 @dataclass(frozen=True, slots=True)

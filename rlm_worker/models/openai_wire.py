@@ -10,9 +10,16 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from pydantic import JsonValue, SecretStr
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
-from rlm_worker.models.answers import Choice, closed_choice, label_probability, parse_json, tokens_of_logprobs
+from rlm_worker.models.answers import (
+    Choice,
+    closed_choice,
+    label_probability,
+    parse_json,
+    read_body,
+    tokens_of_logprobs,
+)
 from rlm_worker.models.errors import Malformed, ModelError, Refused, UnknownModel, Unreachable
 from rlm_worker.models.failures import error_for_status, excerpt
 from rlm_worker.models.http1 import CannotConnect, ConnectionBroke, HttpError, Origin, Pool, Response
@@ -210,7 +217,7 @@ class WireModel:
         self, response: Response, *, messages: Sequence[Message], is_typed: bool, choice: Choice | None
     ) -> Completion:
         try:
-            raw: JsonValue = from_json(response.body)
+            raw = read_body(response.body)
             first = raw["choices"][0]  # type: ignore[index,call-overload]
             message = first["message"]  # type: ignore[index,call-overload]
             text = message.get("content") or ""  # type: ignore[union-attr]

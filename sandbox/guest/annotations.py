@@ -3,12 +3,12 @@
 import ast
 import io
 import tokenize
-import types
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Literal, Optional, Union
+from typing import Annotated, Any, Literal, Optional, Union
 
 #: Inputs that are not text: their bytes are sent along.
 MEDIA = frozenset({"Image", "Pdf"})
@@ -19,6 +19,7 @@ _PLAIN: dict[str, Any] = {
     "Any": Any,
     "object": object,
     "None": None,
+    "Annotated": None,  # stands before what it is about
 }
 _GENERICS: dict[str, Any] = {
     "list": list,
@@ -28,9 +29,16 @@ _GENERICS: dict[str, Any] = {
     "Dict": dict,
     "tuple": tuple,
     "Tuple": tuple,
+    "Sequence": list,
+    "frozenset": frozenset,
+    "Set": set,
     "Optional": Optional,
     "Union": Union,
 }
+#: What JSON and its schema cannot tell from a list, so that only the cell's side can make it.
+_NOT_IN_JSON = frozenset({"set", "Set", "frozenset", "tuple", "Tuple"})
+#: Modules whose types people write with a dot.
+_MODULES = frozenset({"typing", "datetime", "decimal", "t", "dt"})
 
 
 @dataclass(frozen=True)
@@ -58,13 +66,21 @@ def read_fields(text: str, *, signature: str) -> list[Field]:
     return [
         Field(
             argument.arg,
-            argument.annotation,
+            argument.annotation and _Undotted().visit(argument.annotation),
             remarks.get(argument.end_lineno or 0, "")
             if last_on_line[argument.end_lineno] == argument.arg
             else "",
         )
         for argument in arguments
     ]
+
+
+class _Undotted(ast.NodeTransformer):
+    """`typing.Optional[datetime.date]` means what `Optional[date]` does."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        is_known = isinstance(node.value, ast.Name) and node.value.id in _MODULES
+        return ast.Name(node.attr) if is_known else node
 
 
 def _remarks(source: str) -> dict[int, str]:
@@ -87,10 +103,13 @@ def names_a_class(annotation: ast.expr | None, names: Mapping[str, Any]) -> bool
     """Whether a class of the cell stands in the annotation: then only the cell's side knows what it means."""
     if annotation is None:
         return False
-    return any(
-        isinstance(node, ast.Name) and node.id not in _PLAIN and isinstance(names.get(node.id), type)
-        for node in ast.walk(annotation)
-    )
+    said = [node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)]
+    return any(name in _NOT_IN_JSON or (name not in _PLAIN and _is_type(names.get(name))) for name in said)
+
+
+def _is_type(found: object) -> bool:
+    """A class, or a name that a cell gave to a type: `Level = Literal["low", "high"]`."""
+    return isinstance(found, type) or typing.get_origin(found) is not None
 
 
 def resolve(annotation: ast.expr | None, names: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - a table
@@ -106,6 +125,8 @@ def resolve(annotation: ast.expr | None, names: Mapping[str, Any]) -> Any:  # no
             return _look_up(name, names)
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
             return Union[resolve(left, names), resolve(right, names)]  # noqa: UP007 - made, not written
+        case ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[inner, said, *_])):
+            return Annotated[resolve(inner, names), ast.literal_eval(said)]
         case ast.Subscript(value=ast.Name(id="Literal"), slice=inner):
             return Literal[ast.literal_eval(inner)]
         case ast.Subscript(value=ast.Name(id=generic), slice=inner) if generic in _GENERICS:
@@ -118,7 +139,7 @@ def _look_up(name: str, names: Mapping[str, Any]) -> Any:
     if name in _PLAIN:
         return _PLAIN[name]
     found = names.get(name)
-    if isinstance(found, type | types.GenericAlias):
+    if _is_type(found):
         return found
     raise ValueError(f"unknown type {name!r}: define the class in a cell before the call")
 

@@ -9,7 +9,7 @@ from sandbox.guest.calls import SubcallError
 T = TypeVar("T")
 
 #: Field names that would hide what every Result has.
-RESERVED = frozenset({"value", "probability", "model", "cached", "ok", "error"})
+RESERVED = frozenset({"value", "probability", "model", "cached", "ok", "error", "keys"})
 _SHOWN = 200
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox.guest.annotations import Field, media_of, names_a_class, read_fields, resolve
+from sandbox.guest.calls import SubcallError
 from sandbox.guest.described import Schema, described
 from sandbox.guest.inputs import plain
 from sandbox.guest.media import medium
@@ -66,16 +67,34 @@ class Question:
         if answer.get("ok") is False:
             error_class = answer.get("error_class") or "SubcallError"
             return Result(None, model=model, error=f"{error_class}: {answer.get('error', '')}", **meta)
+        try:
+            return self._made(answer, schema or self.schema or {}, {"model": model, **meta})
+        except Exception as error:  # noqa: BLE001 - what a class demands beyond its types only its own code knows
+            said = f"the answer does not fit its class: {type(error).__name__}: {error}"
+            return Result(None, model=model, error=said, **meta)
+
+    def only(self, answer: Mapping[str, Any]) -> Result:
+        """The Result of a single call, which raises where a row of a batch would have failed."""
+        result = self.result(answer)
+        if result.error is not None:
+            raise SubcallError(result.error)
+        return result
+
+    def _made(self, answer: Mapping[str, Any], schema: Schema, meta: dict[str, Any]) -> Result:
         value = answer["value"]
         if self.hints is not None:
             built = {name: build(hint, value[name], names=self.names) for name, hint in self.hints.items()}
-            return Result(built, model=model, **meta)
+            return Result(built, **meta)
         if self.cls is None:
-            schema = answer.get("schema") or schema or self.schema or {}
-            return Result(revive(value, schema), model=model, **meta)
+            return Result(revive(value, answer.get("schema") or schema), **meta)
         instance = build(self.cls, value, names=self.names)
-        fields = instance if isinstance(instance, dict) else {name: getattr(instance, name) for name in value}
-        return Result(instance, fields=fields, model=model, **meta)
+        fields = instance if isinstance(instance, dict) else _fields(instance, value)
+        return Result(instance, fields=fields, **meta)
+
+
+def _fields(instance: Any, value: Mapping[str, Any]) -> dict[str, Any]:
+    """By the names of the answer; a pydantic model may know one of them by another."""
+    return {name: getattr(instance, name, said) for name, said in value.items()}
 
 
 def ask(signature: Any, names: Mapping[str, Any]) -> Question:

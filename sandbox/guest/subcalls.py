@@ -41,14 +41,14 @@ class Subcalls:
         answer came, BudgetExceeded when the budget is spent. In `async` code: `await predict(...)`, or gather several.
         """
         question, payload = self._one(signature, instructions, model, inputs)
-        return self._run("predict", payload, question.result)
+        return self._run("predict", payload, question.only)
 
     async def apredict(
         self, signature: Any, /, *, instructions: str = "", model: str | None = None, **inputs: Any
     ) -> Result:
         """`predict` as a plain coroutine, for asyncio.create_task and task groups."""
         question, payload = self._one(signature, instructions, model, inputs)
-        return question.result(await self._call_async("predict", payload))
+        return question.only(await self._call_async("predict", payload))
 
     def _one(
         self, signature: Any, instructions: str, model: str | None, inputs: dict[str, Any]
@@ -85,7 +85,7 @@ class Subcalls:
         `rlm_query("Which module opens sockets?", signature="-> module: str", budget={"subcalls": 10}).module`
         """
         question, payload = self._child(task, signature, inputs, budget)
-        return self._run("rlm_query", payload, question.result)
+        return self._run("rlm_query", payload, question.only)
 
     def rlm_query_batched(
         self,

@@ -154,9 +154,11 @@ def _keys(schema: Schema) -> Schema:
 
 
 def revive(value: Any, schema: Schema) -> Any:
-    """The value with real dates, decimals, tuples and keys where its schema says so; a text that is none stays."""
+    """The value with real dates, decimals, numbers, tuples and keys where its schema says so; what is none stays."""
     if isinstance(value, str):
         return _real(value, schema)
+    if isinstance(value, int | float):
+        return _number(value, schema)
     if isinstance(value, dict):
         properties, rest = schema.get("properties", {}), schema.get("additionalProperties", {})
         rest, keys = rest if isinstance(rest, dict) else {}, schema.get("propertyNames", {})
@@ -171,6 +173,23 @@ def revive(value: Any, schema: Schema) -> Any:
 
 def _key(text: str, schema: Schema) -> Any:
     return int(text) if schema.get("pattern") == r"^-?\d+$" else _real(text, schema)
+
+
+def _number(value: float, schema: Schema) -> Any:
+    """JSON has one kind of number: 3 may be meant as a float, and 3.0 counts as an integer."""
+    kinds = {choice.get("type") for choice in (schema, *schema.get("anyOf", ()))}
+    if isinstance(value, bool) or {"integer", "number"} <= kinds:
+        return value
+    if "number" in kinds:
+        return _as_float(value)
+    return int(value) if "integer" in kinds and value == value // 1 else value
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return value
 
 
 def _real(text: str, schema: Schema) -> Any:
@@ -202,8 +221,8 @@ def build(  # noqa: PLR0911 - a table
         return annotation.fromisoformat(value)
     if annotation is Decimal and isinstance(value, str):
         return Decimal(value)
-    if annotation is int and isinstance(value, str):
-        return int(value)  # a key of a dict
+    if annotation in (int, float) and isinstance(value, int | float):
+        return _number(value, _SCALARS[annotation])
     return _build_generic(annotation, value, lambda inner, item: build(inner, item, names=names))
 
 
@@ -214,7 +233,8 @@ def _build_generic(annotation: Any, value: Any, each: Callable[[Any, Any], Any])
     if origin in (list, set, frozenset, tuple) and inner and isinstance(value, list):
         return origin(each(inner[0], item) for item in value)
     if origin is dict and isinstance(value, dict):
-        return {each(inner[0], key): each(inner[1], item) for key, item in value.items()}
+        keys = {key: int(key) if inner[0] is int else each(inner[0], key) for key in value}
+        return {keys[key]: each(inner[1], item) for key, item in value.items()}
     if origin in (Union, types.UnionType):
         return _first_that_fits(inner, value, each)
     if origin in (typing.Annotated, typing.Required, typing.NotRequired):
@@ -226,10 +246,19 @@ def _first_that_fits(choices: tuple[Any, ...], value: Any, each: Callable[[Any, 
     if value is None:
         return None
     for choice in choices:
-        if choice in (type(None), None):
+        if choice in (type(None), None) or not _may_be(choice, value):
             continue
         try:
             return each(choice, value)
         except (TypeError, ValueError):
             continue
     return value
+
+
+def _may_be(choice: Any, value: Any) -> bool:
+    """Whether a value of JSON may be meant as this; of a class or a container its building tells."""
+    if choice is float:
+        return type(value) in (int, float)
+    if choice is int and type(value) is float:
+        return value.is_integer()
+    return choice not in (str, int, bool) or type(value) is choice

@@ -51,6 +51,7 @@ ELSEWHERE = {
     "steer_observed": "tests/integration/worker/test_steers.py resumes after it",
     "stop_observed": "tests/integration/controlplane/test_controlplane_crashes.py",
     "stop_verified": "tests/integration/controlplane/test_controlplane_crashes.py",
+    "retuned": "tests/integration/worker/test_pause_and_retune.py",
     "diverged": "a finding, which must not occur here",
     "forked": "written by the control plane in the transaction of the fork",
     "question_asked": "tests/chaos/test_asker_killed.py",
@@ -61,9 +62,14 @@ ELSEWHERE = {
     "prompt_shortened": "written when a prompt does not fit its model",
 }
 WRITES = [f"{when}.{kind}" for when in of_worker.WRITES for kind in sorted(set(EVENT_KINDS) - set(ELSEWHERE))]
-#: Those around parking have jobs of their own: test_asker_killed.py and test_parker_killed.py.
-PARKING = {point for point in of_worker.POINTS | of_controlplane.POINTS if point.startswith("park.")}
-POINTS = sorted((of_worker.POINTS | of_controlplane.POINTS) - PARKING) + WRITES
+#: Points that no single job in its own process comes to, and who comes there.
+OTHERS = {
+    "park.": "test_asker_killed.py, test_parker_killed.py",
+    "cool.": "tests/integration/controlplane/test_controlplane_cold.py",
+    "dispatch.": "tests/integration/controlplane/test_controlplane_crashes.py: a job of one's own is sent by an errand",
+}
+NAMED = of_worker.POINTS | of_controlplane.POINTS
+POINTS = sorted(point for point in NAMED if not point.startswith(tuple(OTHERS))) + WRITES
 
 
 def script(request: dict[str, Any], n: int) -> Reply:
@@ -137,7 +143,9 @@ def paid(events: list[TraceEvent]) -> tuple[int, int]:
     return finished, lost
 
 
-@pytest.mark.requirement("S1-CAP-4", "S1-QUEUE-2", "S1-QUEUE-4", "LESSON-15", "LESSON-16", "CARD-17")
+@pytest.mark.requirement(
+    "S1-CAP-4", "S1-QUEUE-2", "S1-QUEUE-4", "LESSON-15", "LESSON-16", "CARD-17", "S3X-RLM-3", "S2-FAQ-1"
+)
 @pytest.mark.parametrize("point", POINTS)
 def test_a_job_killed_here_is_finished_by_resume_and_pays_no_recorded_call_twice(custody, app, point):
     with ScriptedModel(script) as model:

@@ -1,5 +1,9 @@
 """Paths that others chose, made safe or refused: relative, plain parts, no way up. Touches no file."""
 
+from collections.abc import Iterable
+
+from controlplane.errors import InvalidRequest
+
 _MOST_BYTES = 1_000
 _MOST_PART_BYTES = 255
 _MOST_PARTS = 64
@@ -31,3 +35,14 @@ def free_path(path: str, taken: set[str], folders: set[str]) -> bool:
     taken.add(path)
     folders.update(above)
     return True
+
+
+def check_tree(paths: Iterable[str]) -> None:
+    """Refuse paths that do not make a folder: unsafe ones, and files where others need a folder."""
+    taken: set[str] = set()
+    folders: set[str] = set()
+    for path in paths:
+        if safe_path(path) != path:
+            raise InvalidRequest(f"the path {path!r} cannot be used: name one below the evidence, without ..")
+        if not free_path(path, taken, folders):
+            raise InvalidRequest(f"the path {path!r} is used twice, or is also a folder: rename one")

@@ -22,6 +22,14 @@ from sandbox.policy import ArtifactLimits
 
 _START_SECONDS = 30.0
 _SPAWN_SECONDS = 20.0
+#: Zygotes of this process that run.
+_LIVE: set[int] = set()
+os.register_at_fork(after_in_child=_LIVE.clear)
+
+
+def lifelines() -> tuple[int, ...]:
+    """Processes of this one whose death ends every sandbox made by them: the kernel sees to it."""
+    return tuple(_LIVE)
 
 
 @dataclass
@@ -147,7 +155,9 @@ class Zygote:
                 start_new_session=True,
             )
         self.pid = process.pid
+        _LIVE.add(self.pid)
         _, complaint = process.communicate()
+        _LIVE.discard(self.pid)
         self.failure = complaint.decode(errors="replace")[-2000:]
         self.is_ended.set()
 

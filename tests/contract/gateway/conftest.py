@@ -1,4 +1,4 @@
-"""One job behind a gateway: in memory as the worker's tests use it, and the real one on SQLite."""
+"""One job behind a gateway: in memory as the worker's tests use it, the real one on each store, and the same over HTTP."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,8 +14,12 @@ from rlm_worker.contracts import Budget
 from rlm_worker.contracts.gateway import Desired, Gateway
 from rlm_worker.contracts.job import PlaybookDriver
 from rlm_worker.contracts.signature import fields_schema
+from rlm_worker.remote.gateway import HttpGateway
+from rlm_worker.remote.link import Server
 from tests.builders import a_spec
+from tests.gateway_server import GatewayServer, a_key
 from tests.memory_gateway import MemoryGateway
+from tests.servers import postgres_database
 
 
 @dataclass
@@ -38,7 +42,7 @@ class InMemory:
 
 
 @dataclass
-class OnSqlite:
+class InStore:
     app: App
     gateway: Gateway
     job_id: str
@@ -67,13 +71,14 @@ class OnSqlite:
         self.app.store.announce()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InMemory | OnSqlite]:
+@pytest.fixture(params=["memory", "sqlite", "postgres", "http"])
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InMemory | InStore]:
     if request.param == "memory":
         spec = a_spec()
         yield InMemory(MemoryGateway(spec), spec.job_id)
         return
-    app = open_app(Settings(home=tmp_path / "home"))
+    url = postgres_database() if request.param == "postgres" else None
+    app = open_app(Settings(home=tmp_path / "home", database_url=url))
     submitted = app.submit(
         JobRequest(
             task="What is in the evidence?",
@@ -83,5 +88,11 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InMemory | O
             sub_model="nobody",
         )
     )
-    yield OnSqlite(app, app.gateway(), submitted.job_id)
+    if request.param == "http":
+        with GatewayServer(app) as server:
+            gateway = HttpGateway(Server(url=server.url, key=a_key(app)), least_poll_seconds=0.001)
+            yield InStore(app, gateway, submitted.job_id)
+            gateway.close()
+    else:
+        yield InStore(app, app.gateway(), submitted.job_id)
     app.close()

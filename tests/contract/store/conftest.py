@@ -5,21 +5,30 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.adapters.databases import Place
 from controlplane.adapters.sql_store import SqlStore
 from controlplane.ports import Store
+from tests.servers import postgres_database
 
-OPENERS: dict[str, Callable[[Path], Store]] = {
-    "sqlite": lambda folder: SqlStore(folder / "custody.db"),
+PLACES: dict[str, Callable[[Path], Place]] = {
+    "sqlite": lambda folder: folder / "custody.db",
+    "postgres": lambda _: postgres_database(),
 }
 
 
-@pytest.fixture(params=sorted(OPENERS))
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Store]]:
+@pytest.fixture(params=sorted(PLACES))
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where a database is, that nobody has opened yet."""
+    return PLACES[request.param](tmp_path)
+
+
+@pytest.fixture
+def open_store(place: Place) -> Iterator[Callable[[], Store]]:
     """Opens the same store again and again, as several processes would."""
-    opened: list[Store] = []
+    opened: list[SqlStore] = []
 
     def open_again() -> Store:
-        opened.append(OPENERS[request.param](tmp_path))
+        opened.append(SqlStore(place))
         return opened[-1]
 
     yield open_again

@@ -2,17 +2,19 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from controlplane.domain.budget import Account, Amounts, Limits
+from controlplane.domain.identity import EVERY_TENANT
 from controlplane.domain.ids import Fence
 from controlplane.domain.job_state import JobState, Parked, Stop
 from controlplane.domain.lease import Lease
 from controlplane.domain.receipts import link as receipt_link
 from controlplane.domain.task import Step, TaskState
 from controlplane.errors import VersionConflict
-from controlplane.ports import JobRow, LedgerEntry, ReceiptRow, TaskRow
+from controlplane.ports import Checkpoint, JobFilter, JobRow, LedgerEntry, ReceiptRow, TaskRow
 from rlm_worker.contracts.trace import GENESIS, NoProgress, link
 
 
@@ -68,10 +70,10 @@ def with_job(store):
 
 def test_rows_come_back_as_they_went_in(with_job):
     with with_job.read() as tx:
-        assert tx.tasks.get("t") == a_task_row()
-        assert tx.jobs.get("j") == a_job_row()
+        assert tx.tasks.get("t", scope=EVERY_TENANT) == a_task_row()
+        assert tx.jobs.get("j", scope=EVERY_TENANT) == a_job_row()
         assert tx.jobs.spec("j") == "{}"
-        assert tx.jobs.get("nobody") is None
+        assert tx.jobs.get("nobody", scope=EVERY_TENANT) is None
 
 
 def test_an_exception_undoes_the_whole_transaction(store):
@@ -83,7 +85,7 @@ def test_an_exception_undoes_the_whole_transaction(store):
     with pytest.raises(RuntimeError):
         fail_halfway()
     with store.read() as tx:
-        assert tx.tasks.get("t") is None
+        assert tx.tasks.get("t", scope=EVERY_TENANT) is None
 
 
 @pytest.mark.requirement("S1-CONC-6", "S1-CONC-12")
@@ -116,18 +118,6 @@ def test_leases_count_only_while_they_live(with_job):
         assert tx.leases.spent_ms("j") == 7
 
 
-def test_a_ready_job_is_found_behind_any_number_of_others(with_job):
-    with with_job.write() as tx:
-        for number in range(5):
-            tx.jobs.add(a_job_row(f"other-{number}"), spec="{}")
-            tx.jobs.mark_dispatched("j")
-
-        assert tx.jobs.undispatched(older_than_ms=tx.now_ms, jobs=frozenset({"j"}), limit=3) == []
-        found = tx.jobs.undispatched(older_than_ms=tx.now_ms + 1, jobs=frozenset({"j"}), limit=3)
-        assert found == [("j", 1)]
-        assert len(tx.jobs.undispatched(older_than_ms=tx.now_ms + 1, jobs=None, limit=3)) == 3
-
-
 def test_traces_come_back_in_order_from_any_place(with_job):
     first = link(NoProgress(iteration=0, detail="half a pair \ud83d, ä, \x00"), seq=0, at_ms=1, prev=GENESIS)
     second = link(NoProgress(iteration=1, detail=""), seq=1, at_ms=1, prev=first.hash)
@@ -140,19 +130,79 @@ def test_traces_come_back_in_order_from_any_place(with_job):
         assert list(tx.traces.checked("j")) == [first, second]
 
 
-def test_history_keeps_events_receipts_and_the_newest_checkpoint(with_job):
+def test_history_keeps_events_and_receipts(with_job):
     made = receipt_link(stream="event", seq=0, at_ms=3, body={"a": [1]}, prev=GENESIS, kind="k")
     with with_job.write() as tx:
         tx.history.append_events("t", [made], actor="me")
         tx.history.add_receipts("t", [ReceiptRow(receipt_id="r", link=made)])
-        for seq in (1, 2):
-            tx.history.save_checkpoint("t", seq=seq, state={"seq": seq}, digest="d" * 64)
 
     with with_job.read() as tx:
         assert tx.history.events("t") == [made]
         assert tx.history.events("t", after=0) == []
         assert tx.history.receipts("t") == [ReceiptRow(receipt_id="r", link=made)]
-        assert tx.history.checkpoint("t") == (2, {"seq": 2}, "d" * 64)
+
+
+@pytest.mark.requirement("S1-CKPT-20", "S1-CKPT-21", "S1-CKPT-22", "S1-CKPT-23", "S1-CKPT-24", "S1-CKPT-25")
+def test_checkpoints_are_loaded_listed_ended_and_expired(with_job):
+    with with_job.write() as tx:
+        for seq in (1, 2, 3, 4):
+            tx.history.save_checkpoint("t", Checkpoint(seq=seq, state={"seq": seq}, digest="d" * 64))
+        tx.history.mark_terminal("t", seq=2)
+        saved_ms = tx.now_ms
+
+    with with_job.write() as tx:
+        newest = tx.history.checkpoint("t")
+        assert newest == Checkpoint(seq=4, state={"seq": 4}, digest="d" * 64, at_ms=saved_ms)
+        assert tx.history.checkpoint("t", seq=2).is_terminal
+        assert tx.history.checkpoint("t", seq=9) is None
+        assert tx.history.checkpoint("other") is None
+        assert [found.seq for found in tx.history.checkpoints("t")] == [1, 2, 3, 4]
+        assert tx.history.expire_checkpoints("t", before_ms=saved_ms) == 0
+        assert tx.history.expire_checkpoints("t", before_ms=saved_ms + 1) == 2
+        assert [found.seq for found in tx.history.checkpoints("t")] == [2, 4]
+
+
+STRANGE = "zero \0, half a pair \ud83d, ä, \x1bjson:\"marked\", 'quoted', %s %(x)s :name ?"
+
+
+def test_text_of_people_comes_back_whatever_it_holds(with_job):
+    with with_job.write() as tx:
+        row = tx.jobs.get("j", scope=EVERY_TENANT)
+        tx.jobs.save(replace(row, refusal=STRANGE, state=replace(row.state, reason=STRANGE)))
+        tx.steers.add("j", text=STRANGE, by="me")
+        tx.answers.add("j", question=1, value=[STRANGE], by="me")
+        assert tx.answers.of("j")[0].value == [STRANGE]
+        assert tx.steers.after("j", seen=0)[0].text == STRANGE
+
+    with with_job.read() as tx:
+        row = tx.jobs.get("j", scope=EVERY_TENANT)
+        assert (row.refusal, row.state.reason) == (STRANGE, STRANGE)
+        assert tx.jobs.search(JobFilter(), scope=EVERY_TENANT, limit=1, after=None) == ([row], None)
+    with with_job.watch() as watch:
+        orders, _ = watch.read("j", steer_seen=0)
+        assert (orders.reason, orders.steers[0].text) == (STRANGE, STRANGE)
+
+
+def test_what_somebody_else_entered_first_is_a_conflict_and_changes_nothing(with_job):
+    def enter_again() -> None:
+        with with_job.write() as tx:
+            tx.budgets.set_limits("b", Limits(subcalls=4))
+            tx.jobs.add(a_job_row(), spec='{"another": 1}')
+
+    with pytest.raises(VersionConflict):
+        enter_again()
+
+    with with_job.read() as tx:
+        assert tx.jobs.spec("j") == "{}"
+        assert tx.budgets.get("b") == Account()
+
+
+def test_a_reader_sees_one_moment_whatever_is_written_meanwhile(with_job):
+    with with_job.read() as tx:
+        before = tx.jobs.get("j", scope=EVERY_TENANT)
+        with with_job.write() as other:
+            other.jobs.save(replace(before, refusal="changed"))
+        assert tx.jobs.get("j", scope=EVERY_TENANT) == before
 
 
 def test_budgets_and_their_ledger(store):
@@ -166,17 +216,6 @@ def test_budgets_and_their_ledger(store):
     with store.read() as tx:
         assert tx.budgets.get("b") == Account(limits=Limits(subcalls=4), held=entry.amount)
         assert tx.budgets.entries("b") == [entry]
-
-
-def test_the_outbox_gives_each_wake_up_until_it_is_marked(store):
-    with store.write() as tx:
-        tx.outbox.add("j", generation=1)
-        tx.outbox.add("k", generation=2)
-        due = tx.outbox.due(jobs=None, limit=9)
-        assert [(wake.job_id, wake.generation) for wake in due] == [("j", 1), ("k", 2)]
-        assert [wake.job_id for wake in tx.outbox.due(jobs=frozenset({"k"}), limit=9)] == ["k"]
-        tx.outbox.mark_sent([due[0].outbox_id])
-        assert [wake.job_id for wake in tx.outbox.due(jobs=None, limit=9)] == ["k"]
 
 
 def test_steers_are_numbered_and_given_once_seen_only(store):

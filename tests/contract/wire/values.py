@@ -26,6 +26,7 @@ from rlm_worker.contracts.gateway import (
     RecordRequest,
     RenewAnswer,
     RenewRequest,
+    Retune,
     SettleAnswer,
     SettleRequest,
     Steer,
@@ -43,6 +44,19 @@ from rlm_worker.contracts.job import (
     Reading,
     RecordingDriver,
     SandboxPolicy,
+)
+from rlm_worker.contracts.remote import (
+    EvidenceAnswer,
+    EvidenceFile,
+    EvidenceRequest,
+    FilesRequest,
+    HandBackAnswer,
+    HandBackRequest,
+    HelloAnswer,
+    HelloRequest,
+    KeptAnswer,
+    WaitAnswer,
+    WaitRequest,
 )
 from rlm_worker.contracts.result import (
     ArtifactRef,
@@ -116,6 +130,7 @@ SPEC = JobSpec(
     sub_model="embedded:qwen",
     labels={"team": "audit"},
     fork=ForkPoint(job_id="job-0", at=4, seed_job_id="job-0"),
+    on_limit="ask",
 )
 
 RESULT = JobResult(
@@ -261,7 +276,14 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         reason="did_not_fit",
     ),
     t.SteerObserved(iteration=2, steer_id=4, text="only 2024"),
-    t.StopObserved(order="kill", detail="enough"),
+    t.StopObserved(order="kill", detail="enough", waited_ms=4),
+    limits.Retuned(
+        node="child.3",
+        version=2,
+        budget=Budget(max_subcalls=400, max_tokens=90_000),
+        by="ada",
+        reason="the answer is near",
+    ),
     t.StopVerified(kill_ms=18, survivors=(12,)),
     keeping.Diverged(iteration=2, expected=A, got=B, detail="stdout differs"),
     t.ArtifactsCollected(
@@ -310,6 +332,7 @@ EVENTS: tuple[t.TraceEvent, ...] = (
         not_before=datetime(2026, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC),
     ),
 )
+RETUNE = Retune(version=2, budget=Budget(max_subcalls=400), by="ada", reason="the answer is near")
 RECORDS = (
     t.link(EVENTS[0], seq=0, at_ms=1_700_000_000_000, prev=t.GENESIS),
     t.link(
@@ -336,11 +359,16 @@ OTHERS: dict[str, Contract] = {
         trace_head=RECORDS[1].hash,
         spent_wall_time_ms=900,
         answers=(PersonAnswer(question=7, value={"year": 2024}, by="ada", answered_ms=1_700_000_000_000),),
+        retune=RETUNE,
     ),
     "gateway.not_claimed": NotClaimed(reason="leased", detail="fence 2"),
-    "gateway.renew_request": RenewRequest(job_id="job-1", fence=3, steer_seen=1),
+    "gateway.renew_request": RenewRequest(job_id="job-1", fence=3, steer_seen=1, budget_seen=1),
     "gateway.renew_answer": RenewAnswer(
-        desired="stop", reason="enough", steers=(Steer(steer_id=2, text="hurry"),), ttl_ms=15_000
+        desired="stop",
+        reason="enough",
+        steers=(Steer(steer_id=2, text="hurry"),),
+        ttl_ms=15_000,
+        retune=RETUNE,
     ),
     "gateway.record_request": RecordRequest(job_id="job-1", fence=3, records=RECORDS),
     "gateway.record_answer": RecordAnswer(events=2, head=RECORDS[1].hash),
@@ -357,9 +385,49 @@ OTHERS: dict[str, Contract] = {
     "gateway.read_trace_request": ReadTraceRequest(job_id="job-1", fence=3, after=10, limit=100),
     "gateway.read_trace_answer": ReadTraceAnswer(records=RECORDS, more=True),
     "gateway.await_orders_request": AwaitOrdersRequest(
-        job_id="job-1", fence=3, seen="pause", steer_seen=1, timeout_ms=500
+        job_id="job-1", fence=3, seen="pause", steer_seen=1, budget_seen=1, timeout_ms=500
     ),
 }
+REMOTE: dict[str, Contract] = {
+    "remote.hello_request": HelloRequest(
+        protocols=(1, 2),
+        name="host/77/0123456789abcdef",
+        host="host",
+        slots=4,
+        asks=False,
+        image="custody-worker:7",
+        versions={"custody": "0.1.0"},
+    ),
+    "remote.hello_answer": HelloAnswer(
+        protocol=1,
+        worker_id="0011223344556677/host/77/0123456789abcdef",
+        server={"custody": "0.1.0"},
+        lease_ttl_ms=15_000,
+        max_request_bytes=67_108_864,
+        is_draining=True,
+    ),
+    "remote.wait_request": WaitRequest(worker_id="k/host/77/0", free=2, timeout_ms=5_000),
+    "remote.wait_answer": WaitAnswer(jobs=(WakeUp(job_id="job-1", generation=2),), is_draining=True),
+    "remote.hand_back_request": HandBackRequest(worker_id="k/host/77/0"),
+    "remote.hand_back_answer": HandBackAnswer(jobs=2),
+    "remote.evidence_request": EvidenceRequest(
+        job_id="job-1", fence=3, name="src", part="reading", after=1_000
+    ),
+    "remote.evidence_answer": EvidenceAnswer(
+        files=(
+            EvidenceFile(
+                path="a/é.txt", size_bytes=3, changed_ns=1_700_000_000_000_000_001, digest=A, unreadable=13
+            ),
+        ),
+        more=True,
+        manifest={"kind": "tree", "entries": [["a/é.txt", 3, 1_700_000_000_000_000_001, 33_188]]},
+    ),
+    "remote.files_request": FilesRequest(
+        job_id="job-1", fence=3, name="src", part="reading", numbers=(0, 7), offset=8_388_608
+    ),
+    "remote.kept_answer": KeptAnswer(received_bytes=8_388_608, is_kept=True),
+}
+OTHERS |= REMOTE
 VALUES: dict[str, Contract] = {**OTHERS, **{f"event.{event.kind}": event for event in EVENTS}}
 EVENT: TypeAdapter[t.TraceEvent] = TypeAdapter(t.TraceEvent)
 

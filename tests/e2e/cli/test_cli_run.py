@@ -12,6 +12,7 @@ ASK = "kind = predict(\"line -> kind: Literal['fault', 'other']\", line=hits[0].
 SUBMIT = "SUBMIT(answer=hits[0].text, citations=[hits[0].citation])"
 
 
+@pytest.mark.requirement("N3-PLAN-8", "N3-FAIL-10")
 def test_a_question_is_answered_and_every_other_command_can_tell_about_it(custody: Custody):
     with ScriptedModel(cells(FIND, ASK, SUBMIT)) as model:
         done = custody(
@@ -70,6 +71,7 @@ def test_on_a_pipe_the_work_goes_to_stderr_and_the_answer_to_stdout(custody: Cus
     ("words", "says"),
     [
         (["Q", "-e", "missing.txt", "-m", "MODEL"], "there is no evidence at 'missing.txt'"),
+        (["Q", "-e", "", "-m", "MODEL"], "an evidence source is empty"),
         (["Q", "-m", "MODEL", "-o", "answer: strong"], "unknown type 'strong'"),
         (["Q", "-m", "nothing"], "no model goes by this name"),
         (["Q", "-m", "MODEL", "-b", "iterations=many"], "'many' is not an amount of iterations"),

@@ -79,6 +79,7 @@ def test_a_file_alone_is_verified_without_a_home(exported, elsewhere):
         "events": job["trace"]["events"],
         "head": job["trace"]["head"],
         "chain": "whole",
+        "spec": "proved",
     }
     assert not elsewhere.home.exists()
 

@@ -6,11 +6,19 @@ import pytest
 from controlplane.bootstrap import App, open_app
 from controlplane.config import Settings
 from tests.integration.controlplane.hands import Hands, a_request
+from tests.servers import postgres_database
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module says with STORES over which of them its tests run; SQLite when it says nothing."""
+    if "store_kind" in metafunc.fixturenames:
+        metafunc.parametrize("store_kind", getattr(metafunc.module, "STORES", ("sqlite",)))
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(home=tmp_path / "home")
+def settings(tmp_path: Path, store_kind: str) -> Settings:
+    url = postgres_database() if store_kind == "postgres" else None
+    return Settings(home=tmp_path / "home", database_url=url)
 
 
 @pytest.fixture

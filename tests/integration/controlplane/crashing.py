@@ -3,8 +3,9 @@
 import sys
 from pathlib import Path
 
-from controlplane.bootstrap import App, EmbeddedRuntime, Run, open_app
-from controlplane.config import Settings
+from controlplane.bootstrap import App, open_app
+from controlplane.config import load_settings
+from controlplane.runtime import EmbeddedRuntime, Run
 from tests.integration.controlplane.hands import Hands, a_request
 
 
@@ -16,7 +17,7 @@ def make_run(app: App, worker_id: str) -> Run:
 
 
 def main(home: Path) -> None:
-    app = open_app(Settings(home=home, resend_seconds=0.2))
+    app = open_app(load_settings({"home": home, "resend_seconds": 0.2}))
     app.submit(a_request(job_id="the-job"))
     with EmbeddedRuntime(app, make_run=make_run):
         while not all(view.is_terminal for view in app.jobs()):

@@ -30,7 +30,7 @@ def app(settings, monkeypatch) -> Iterator[App]:
 @contextmanager
 def locked(app: App) -> Iterator[None]:
     """Another process is in the middle of a write."""
-    other = sqlite.library().connect(str(app.store.path), isolation_level=None)
+    other = sqlite.library().connect(str(app.store.place), isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     try:
         yield

@@ -11,7 +11,9 @@ import pytest
 from controlplane.bootstrap import open_app
 from controlplane.config import Settings
 from controlplane.domain.budget import Account, metered
+from controlplane.domain.identity import EVERY_TENANT
 
+STORES = ("sqlite", "postgres")
 ROOT = Path(__file__).parents[3]
 PLACES = [
     "submit.after_commit",
@@ -25,20 +27,21 @@ PLACES = [
 ]
 
 
-def start(home: Path, crash_at: str = "") -> int:
+def start(settings: Settings, crash_at: str = "") -> int:
     environment = {**os.environ, "CUSTODY_CRASH_AT": crash_at, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "tests.integration.controlplane.crashing", str(home)]
+    if settings.database_url is not None:
+        environment["CUSTODY_DATABASE_URL"] = settings.database_url
+    command = [sys.executable, "-m", "tests.integration.controlplane.crashing", str(settings.home)]
     return subprocess.run(command, env=environment, cwd=ROOT, timeout=60, check=False).returncode
 
 
 @pytest.mark.requirement("S1-QUEUE-2", "S1-QUEUE-4", "LESSON-8")
 @pytest.mark.parametrize("place", PLACES)
-def test_a_process_killed_at(tmp_path, place):
-    home = tmp_path / "home"
-    assert start(home, crash_at=place) == -signal.SIGKILL
-    assert start(home) == 0
+def test_a_process_killed_at(settings, place):
+    assert start(settings, crash_at=place) == -signal.SIGKILL
+    assert start(settings) == 0
 
-    app = open_app(Settings(home=home))
+    app = open_app(settings)
     view = app.job("the-job")
     assert view.state == "succeeded"
     assert view.lease is None
@@ -56,7 +59,7 @@ def check_budgets(app) -> None:
     with app.store.read() as tx:
         tenant = tx.budgets.get("tenant:local")
         entries = tx.budgets.entries("tenant:local")
-        row = tx.jobs.get("the-job")
+        row = tx.jobs.get("the-job", scope=EVERY_TENANT)
         trace = [record.event for record in tx.traces.read("the-job", after=0, limit=1_000)]
     assert [entry.kind for entry in entries] == ["hold", "settle", "release"]
     assert tenant.held == Account().held

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from controlplane.adapters import schema
 from controlplane.bootstrap import App, open_app
 from controlplane.domain.budget import Amounts, Limits
+from controlplane.domain.identity import EVERY_TENANT
 from controlplane.errors import InvalidRequest, NotFound, Tampered
 from controlplane.handlers.verify import replayed
 from controlplane.watchdogs import lease_reaper
@@ -29,6 +30,8 @@ from rlm_worker.contracts.result import TraceRef
 from rlm_worker.contracts.trace import AttemptStarted, CellProposed, StopObserved, StopVerified, SubcallLost
 from tests.integration.controlplane.hands import KEY, Hands, a_request, answered, asked
 
+STORES = ("sqlite", "postgres")
+
 
 def expire(app: App, job_id: str) -> None:
     """Let the lease of a job run out."""
@@ -39,7 +42,7 @@ def expire(app: App, job_id: str) -> None:
 
 
 def execute(app: App, statement: sa.Executable) -> None:
-    with app.store._full.begin() as connection:
+    with app.store.database.writer.begin() as connection:
         connection.execute(statement)
 
 
@@ -85,15 +88,15 @@ def test_folding_all_events_gives_the_job_and_the_newest_checkpoint(app, hands):
 
     with app.store.read() as tx:
         events = tx.history.events(view.task_id)
-        row = tx.jobs.get(view.job_id)
-        task = tx.tasks.get(view.task_id)
+        row = tx.jobs.get(view.job_id, scope=EVERY_TENANT)
+        task = tx.tasks.get(view.task_id, scope=EVERY_TENANT)
         kept = tx.history.checkpoint(view.task_id)
     assert row is not None
     assert task is not None
     assert kept is not None
     assert replayed(events, view.job_id) == row.state
-    assert kept[0] == events[-1].seq
-    assert kept[1]["status"] == task.state.status == "completed"
+    assert kept.seq == events[-1].seq
+    assert kept.state["status"] == task.state.status == "completed"
 
 
 def test_a_job_is_claimed_once(app, hands):
@@ -134,7 +137,7 @@ def test_a_wake_up_that_came_too_late_is_told_why(app, hands, generation, order,
     assert answer.reason == reason
 
 
-@pytest.mark.requirement("LESSON-1", "LESSON-3", "LESSON-6", "S1-QUEUE-2")
+@pytest.mark.requirement("LESSON-1", "LESSON-3", "LESSON-6", "S1-QUEUE-2", "N3-RESULT-10")
 def test_after_its_lease_was_taken_a_worker_can_write_nothing(app, hands):
     zombie = hands()
     zombie.claim()
@@ -175,6 +178,7 @@ def test_an_expired_lease_is_not_revived_by_its_holder(app, hands):
         worker.settle()
 
 
+@pytest.mark.requirement("N3-PLAN-4")
 def test_a_worker_that_dies_three_times_brings_its_job_into_quarantine(app, hands):
     worker = hands()
     for generation in (1, 2, 3):

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from controlplane.adapters import processes, schema
 from controlplane.bootstrap import App
+from controlplane.domain.identity import EVERY_TENANT
 from controlplane.watchdogs import lease_reaper
 from rlm_worker.contracts.gateway import Claimed
 from rlm_worker.contracts.trace import AttemptStarted
@@ -23,7 +24,7 @@ def gone_worker() -> str:
 
 def back_then(app: App, *, renewed: int, recorded: int, until: int) -> None:
     """Move the only lease far into the past; the times are milliseconds after it was granted."""
-    with app.store._full.begin() as connection:
+    with app.store.database.writer.begin() as connection:
         connection.execute(
             sa.update(schema.lease).values(
                 granted_ms=GRANTED, renewed_ms=GRANTED + renewed, until_ms=GRANTED + until
@@ -77,7 +78,7 @@ def test_a_result_made_without_a_worker_has_the_time_of_the_attempt_it_ends(app,
         app.stop(worker.job_id, order=order, by="me")
     else:
         with app.store.write() as tx:
-            row = tx.jobs.get(worker.job_id)
+            row = tx.jobs.get(worker.job_id, scope=EVERY_TENANT)
             assert row is not None
             tx.jobs.save(replace(row, state=replace(row.state, losses=2)))
     back_then(app, renewed=1_000, recorded=1_400, until=16_000)

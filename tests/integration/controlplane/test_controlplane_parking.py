@@ -5,9 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controlplane.bootstrap import EmbeddedRuntime
 from controlplane.domain.budget import NOTHING, Amounts, Limits
-from controlplane.watchdogs import dispatcher, lease_reaper
+from controlplane.handlers import workers
+from controlplane.runtime import EmbeddedRuntime
+from controlplane.watchdogs import lease_reaper
+from controlplane.watchdogs.dispatcher import Dispatcher, Queue
 from rlm_worker.actor import Runner
 from rlm_worker.config import WorkerSettings
 from rlm_worker.contracts import Budget
@@ -18,6 +20,7 @@ from rlm_worker.job import Parts
 from tests.integration.controlplane.hands import Hands, a_request, answered, asked
 from tests.scripted_model import Fault, ScriptedModel
 
+STORES = ("sqlite", "postgres")
 TENANT = "tenant:local"
 
 
@@ -66,11 +69,11 @@ def test_a_job_whose_time_has_come_is_dispatched_and_one_whose_time_has_not_is_n
     early = parked_hands(app, not_before=later(hours=1))
     asked_for = parked_hands(app, not_before=None)
     sent: list[tuple[str, int]] = []
+    workers.register(app.desk, "w", host="h", slots=9)
 
-    dispatcher.run_once(app.desk, send=lambda job_id, generation: sent.append((job_id, generation)))
+    Dispatcher(app.desk, Queue(send=lambda wake: sent.append((wake.job_id, wake.generation))), "d").run_once()
 
-    # Wake-ups of generation 1 are those of the submits.
-    assert [job_id for job_id, generation in sent if generation > 1] == [due.job_id]
+    assert sent == [(due.job_id, 2)]
     assert app.job(due.job_id).state == "queued"
     assert app.job(early.job_id).state == app.job(asked_for.job_id).state == "parked"
 

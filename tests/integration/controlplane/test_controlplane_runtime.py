@@ -11,11 +11,14 @@ import sqlalchemy as sa
 
 from controlplane.adapters import processes, schema
 from controlplane.adapters.sql_broker import SqlBroker
-from controlplane.bootstrap import EmbeddedRuntime
-from controlplane.watchdogs import dispatcher, lease_reaper
+from controlplane.domain.identity import EVERY_TENANT
+from controlplane.runtime import EmbeddedRuntime
+from controlplane.watchdogs import lease_reaper
 from controlplane.watchdogs.loop import Loop
 from rlm_worker.contracts.gateway import AwaitOrdersRequest, LeaseLost
 from tests.integration.controlplane.hands import Hands, a_request
+
+STORES = ("sqlite", "postgres")
 
 
 def worker_that(done: threading.Semaphore, worked: list[str]):
@@ -55,7 +58,7 @@ def test_a_runtime_for_one_job_leaves_the_others_alone(app):
 
     assert app.job(mine.job_id).state == "succeeded"
     assert app.job(other.job_id).state == "queued"
-    with app.store._reader.begin() as connection:
+    with app.store.database.reader.begin() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(schema.queue_message)).scalar() == 0
 
 
@@ -86,21 +89,7 @@ def test_a_stopping_runtime_hands_its_job_back_without_counting_a_death(app):
     view = app.job(job_id)
     assert (view.state, view.generation, view.lease) == ("queued", 2, None)
     with app.store.read() as tx:
-        assert tx.jobs.get(job_id).state.losses == 0
-
-
-def test_a_lost_wake_up_is_sent_again(app):
-    desk = replace(app.desk, rules=replace(app.desk.rules, resend_after_ms=0))
-    job_id = app.submit(a_request()).job_id
-    sent = []
-    send = lambda job, generation: sent.append((job, generation))  # noqa: E731
-
-    assert dispatcher.run_once(app.desk, send=send) == 1
-    assert dispatcher.run_once(app.desk, send=send) == 0
-    with app.store._full.begin() as connection:
-        connection.execute(sa.update(schema.job).values(dispatched_ms=1))
-    assert dispatcher.run_once(desk, send=send) == 1
-    assert sent == [(job_id, 1)] * 2
+        assert tx.jobs.get(job_id, scope=EVERY_TENANT).state.losses == 0
 
 
 def test_a_job_whose_worker_process_is_gone_is_taken_back_before_its_lease_ends(app, hands):
@@ -148,7 +137,7 @@ def test_a_loop_outlives_its_failures_and_may_be_stopped_twice():
 
 @pytest.fixture
 def broker(app):
-    opened = SqlBroker(app.store.path, visibility_ms=60_000)
+    opened = SqlBroker(app.store.place, visibility_ms=60_000)
     yield opened
     opened.close()
 
@@ -184,18 +173,3 @@ def test_a_consumer_takes_no_more_than_it_may_prefetch(broker):
     assert next(consumer) is None
     consumer.requeue(held[:1])
     assert next(consumer).args == (0,)
-
-
-def test_a_runtime_for_one_job_sends_it_again_behind_a_hundred_others(app):
-    desk = replace(app.desk, rules=replace(app.desk.rules, resend_after_ms=0))
-    for _ in range(101):
-        app.submit(a_request())
-    mine = app.submit(a_request()).job_id
-    with app.store._full.begin() as connection:
-        connection.execute(sa.delete(schema.outbox))
-        connection.execute(sa.update(schema.job).where(schema.job.c.job_id == mine).values(dispatched_ms=1))
-    sent = []
-
-    dispatcher.run_once(desk, send=lambda job, _: sent.append(job), only_jobs=frozenset({mine}))
-
-    assert sent == [mine]

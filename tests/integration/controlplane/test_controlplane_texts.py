@@ -17,7 +17,7 @@ from controlplane.adapters.sql_store import SqlStore
 from controlplane.adapters.trace_files import TraceFile, TraceHeader, verified, write_trace
 from controlplane.bootstrap import App, open_app
 from controlplane.config import Settings
-from controlplane.errors import Tampered, Unavailable
+from controlplane.errors import Tampered, Unavailable, VersionConflict
 from rlm_worker.contracts.gateway import ReadTraceRequest
 from rlm_worker.contracts.trace import (
     GENESIS,
@@ -57,7 +57,7 @@ def printed(text: str, *, iteration: int = 1) -> CellFinished:
 
 def kept(app: App) -> tuple[int, int, int]:
     """Long texts, their bytes, and the bytes of all events without them."""
-    with app.store._reader.connect() as connection:
+    with app.store.database.reader.connect() as connection:
         count, size = connection.execute(
             sa.select(
                 sa.func.count(), sa.func.coalesce(sa.func.sum(sa.func.length(TEXT.c.content)), 0)
@@ -68,7 +68,7 @@ def kept(app: App) -> tuple[int, int, int]:
 
 
 def execute(app: App, statement: sa.Executable) -> None:
-    with app.store._full.begin() as connection:
+    with app.store.database.writer.begin() as connection:
         connection.execute(statement)
 
 
@@ -138,7 +138,9 @@ def test_short_events_are_kept_whole_and_need_no_second_query(app, hands):
     worker = hands()
     worker.work()
     statements: list[str] = []
-    sa.event.listen(app.store._reader, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    sa.event.listen(
+        app.store.database.reader, "before_cursor_execute", lambda *given: statements.append(given[2])
+    )
 
     app.trace(worker.job_id)
 
@@ -151,7 +153,9 @@ def test_the_texts_of_a_page_are_read_by_one_query(app, hands):
     worker.claim()
     worker.record(*(printed(f"{n} {LONG}", iteration=n) for n in range(50)))
     statements: list[str] = []
-    sa.event.listen(app.store._reader, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    sa.event.listen(
+        app.store.database.reader, "before_cursor_execute", lambda *given: statements.append(given[2])
+    )
 
     page = worker.gateway.read_trace(
         ReadTraceRequest(job_id=worker.job_id, fence=worker.fence, after=10, limit=30)
@@ -272,7 +276,7 @@ def test_a_home_of_the_release_before_is_upgraded_read_as_it_is_and_goes_on(tmp_
     with store.read() as tx:
         assert list(tx.traces.checked("job-old")) == [*records, more]
         assert next(iter(tx.traces.checked("job-new"))).event == records[1].event
-    with store._reader.connect() as connection:
+    with store.database.reader.connect() as connection:
         assert connection.execute(
             sa.select(EVENT.c.texts.is_(None)).order_by(EVENT.c.job_id, EVENT.c.seq)
         ).scalars().all() == [False, True, True, False]
@@ -284,7 +288,7 @@ def test_a_home_of_the_release_before_is_upgraded_read_as_it_is_and_goes_on(tmp_
 def test_a_changed_byte_in_a_row_of_the_release_before_is_still_found(tmp_path):
     path = old_home(tmp_path, chained({"kind": "cell_finished", "stdout": LONG}))
     store = SqlStore(path)
-    with store._full.begin() as connection:
+    with store.database.writer.begin() as connection:
         connection.execute(
             sa.update(EVENT).values(body=sa.func.replace(EVENT.c.body, '"stdout": ', '"stdout":'))
         )
@@ -330,9 +334,9 @@ def test_what_the_driver_refuses_is_told_as_any_other_refusal_of_the_database(tm
     with store.write() as tx:
         tx.traces.append("job-twice", record)
 
-    with pytest.raises(sa.exc.IntegrityError), store.write() as tx:
+    with pytest.raises(VersionConflict), store.write() as tx:
         tx.traces.append("job-twice", record)
-    with store._full.begin() as connection:
+    with store.database.writer.begin() as connection:
         connection.exec_driver_sql("DROP TABLE trace_event")
     with pytest.raises(Unavailable, match="no such table"), store.write() as tx:
         tx.traces.append("job-once", record)

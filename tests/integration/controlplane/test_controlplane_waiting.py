@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.bootstrap import EmbeddedRuntime, open_app
+from controlplane.bootstrap import open_app
 from controlplane.domain.budget import Limits
+from controlplane.runtime import EmbeddedRuntime
 from rlm_worker.contracts import Budget
 from rlm_worker.contracts.gateway import Claimed, NotClaimed
 from tests.integration.controlplane.hands import Hands, a_request

@@ -153,6 +153,7 @@ def test_output_is_decoded_with_replacement_and_controls_are_escaped(in_box):
     in_box(story)
 
 
+@pytest.mark.requirement("LESSON-28")
 def test_output_and_calls_of_an_earlier_cells_thread_do_not_reach_a_later_cell(in_box):
     code = """
 import threading

@@ -36,7 +36,7 @@ def stand_of(name: str) -> Stand:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("backend", [pytest.param(name, marks=MARKS.get(name, ())) for name in POLICIES])
-@pytest.mark.requirement("S3-BOUND-19", "N3-SEC-1", "N3-SEC-2", "N3-SEC-3")
+@pytest.mark.requirement("S3-BOUND-19", "N3-SEC-1", "N3-SEC-2", "N3-SEC-3", "N3-PLAN-1", "LESSON-29")
 def test_a_backend_holds_what_it_claims(backend, case):
     result = asyncio.run(try_case(case, stand_of(backend)))
 

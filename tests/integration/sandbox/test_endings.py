@@ -112,6 +112,7 @@ def test_the_clock_stands_still_while_the_host_owes_an_answer(in_box):
     in_box(story, calls=frozenset({"slow"}))
 
 
+@pytest.mark.requirement("LESSON-29")
 def test_a_deadline_also_holds_while_nobody_reads_the_events():
     async def main():
         session = await open_session(Policy(interrupt_grace_seconds=0.2))

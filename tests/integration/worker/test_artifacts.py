@@ -23,7 +23,7 @@ def a_job(code: str, *collect: str, **fields):
     return a_spec(playbook=code, artifact_policy=policy, **fields)
 
 
-@pytest.mark.requirement("N3-SPEC-14", "N3-RESULT-4", "N3-RESULT-9")
+@pytest.mark.requirement("N3-SPEC-14", "N3-RESULT-4", "N3-RESULT-9", "N3-SEC-5")
 def test_what_was_asked_for_is_kept_by_content_and_the_rest_is_not(tmp_path):
     ran = run_job(a_job(f"{MAKE}SUBMIT(answer='x')\n"), artifacts=tmp_path / "kept")
 
@@ -71,6 +71,7 @@ def test_a_sandbox_that_died_in_its_last_cell_says_what_became_of_its_files(tmp_
     assert collected or "artifacts were not collected" in ran.result.message
 
 
+@pytest.mark.requirement("N3-SEC-5")
 def test_limits_of_the_policy_hold(tmp_path):
     code = (
         "# %%\nfor n in range(9):\n    (workspace / f'{n}.bin').write_bytes(b'x' * 100)\nSUBMIT(answer='x')\n"
@@ -84,6 +85,7 @@ def test_limits_of_the_policy_hold(tmp_path):
     assert few.of("artifacts_collected")[0].skipped_total == 7
 
 
+@pytest.mark.requirement("N3-SEC-5")
 def test_without_a_pattern_nothing_is_collected(tmp_path):
     ran = run_job(a_spec(playbook=f"{MAKE}SUBMIT(answer='x')\n"), artifacts=tmp_path)
 

@@ -10,7 +10,7 @@ from tests.scripted_model import Answer, Fault, ScriptedModel, cells, in_turn
 SUBMIT = "SUBMIT(answer='done')"
 
 
-@pytest.mark.requirement("S3-RLM-1", "S3-RLM-2", "S3-RLM-6", "CARD-15", "CARD-16")
+@pytest.mark.requirement("S3-RLM-1", "S3-RLM-2", "S3-RLM-6", "CARD-15", "CARD-16", "S3-RLM-12")
 def test_a_model_writes_cells_whose_variables_persist_until_it_submits():
     with ScriptedModel(cells("x = 20 + 1", "x *= 2\nprint(x)", "SUBMIT(answer=str(x))")) as model:
         ran = run_job(a_spec(model=model.url))
@@ -100,6 +100,7 @@ SUBMIT(answer=str(sum(not r.ok for r in rs)))
     assert ran.output == {"answer": "1"}
 
 
+@pytest.mark.requirement("S3-RLM-12")
 def test_an_identical_question_is_asked_once_per_job():
     code = """
 a = predict("t -> label: Literal['x','y']", t="same")
@@ -193,6 +194,7 @@ def test_a_child_has_its_own_repl_under_the_same_budget():
     assert {event.node for event in ran.of("sandbox_opened")} == {"", child}
 
 
+@pytest.mark.requirement("LESSON-30")
 def test_a_model_that_repeats_the_same_failing_cell_is_ended_as_no_progress():
     with ScriptedModel(cells(*["1/0"] * 10)) as model:
         ran = run_job(a_spec(model=model.url))
@@ -202,6 +204,7 @@ def test_a_model_that_repeats_the_same_failing_cell_is_ended_as_no_progress():
     assert "no progress" in ran.result.message
 
 
+@pytest.mark.requirement("N3-FAIL-7")
 def test_a_model_that_cannot_be_asked_fails_the_job_with_its_class():
     with ScriptedModel(lambda request, n: Fault(401, {"error": {"message": "bad key"}})) as model:
         ran = run_job(a_spec(model=model.url))
@@ -219,6 +222,7 @@ def test_a_playbook_drives_the_same_loop_without_a_root_model():
     assert [event.driver for event in ran.of("cell_proposed")] == ["playbook", "playbook"]
 
 
+@pytest.mark.requirement("N3-FAIL-6", "N3-FAIL-7", "N3-PLAN-3")
 @pytest.mark.parametrize(
     ("book", "failure"),
     [

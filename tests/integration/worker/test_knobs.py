@@ -236,6 +236,16 @@ def stop_grace(value: float, _: Path) -> str:
     return Ran(gateway).result.answered_by
 
 
+def pause_grace(value: float, _: Path) -> bool:
+    """Whether a cell of half a second could end before the pause."""
+    gateway = MemoryGateway(a_spec(playbook=f"# %%\nimport time; time.sleep(0.5)\n# %%\n{DONE}"))
+    running = start(gateway, settings=WorkerSettings(pause_grace_seconds=value))
+    wait_for(lambda: "cell_proposed" in kinds(gateway))
+    gateway.order("pause")
+    running.join(40)
+    return "cell_finished" in kinds(gateway)
+
+
 def lease_margin(value: float, _: Path) -> float:
     trusted = []
 
@@ -434,6 +444,7 @@ CASES: dict[tuple[type, str], Case] = {
     ),
     (WorkerSettings, "closing_seconds"): Case(closing_seconds, 400.0, False, 1.0, True),
     (WorkerSettings, "stop_grace_seconds"): Case(stop_grace, 30.0, "submit", 0.0, "nobody"),
+    (WorkerSettings, "pause_grace_seconds"): Case(pause_grace, 30.0, True, 0.0, False),
     (WorkerSettings, "observation_chars"): Case(
         worker(lambda: cells("print('x' * 9_000)", "SUBMIT(answer='x')"), shown)("observation_chars"),
         500,

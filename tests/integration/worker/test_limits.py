@@ -33,7 +33,9 @@ CASES = {
 }
 
 
-@pytest.mark.requirement("N3-FAIL-2", "N3-FAIL-8", "LESSON-26", "CARD-14", "CARD-19", "S3-BOUND-15")
+@pytest.mark.requirement(
+    "N3-FAIL-2", "N3-FAIL-8", "LESSON-26", "CARD-14", "CARD-19", "S3-BOUND-15", "S2-FAQ-5", "N3-PLAN-3"
+)
 @pytest.mark.parametrize("dimension", CASES)
 def test_a_limit_ends_the_job_with_its_reason_and_the_last_draft(dimension):
     budget, spend = CASES[dimension]
@@ -47,6 +49,7 @@ def test_a_limit_ends_the_job_with_its_reason_and_the_last_draft(dimension):
     assert ran.events[-1].kind == "attempt_ended"
 
 
+@pytest.mark.requirement("S2-FAQ-4")
 @pytest.mark.parametrize("dimension", ["subcalls", "tokens", "input_tokens", "output_tokens", "cost"])
 def test_no_limit_on_calls_is_ever_passed(dimension):
     budget, _ = CASES[dimension]
@@ -65,6 +68,7 @@ def test_no_limit_on_calls_is_ever_passed(dimension):
     assert usage.input_tokens == sum(call.spend.input_tokens for call in ran.of("subcall_finished"))
 
 
+@pytest.mark.requirement("S2-FAQ-5")
 def test_without_a_draft_a_limit_fails_the_job_as_budget_exhausted():
     with ScriptedModel() as model:
         ran = run_job(a_spec(playbook="# %%\n" + ASK_MANY, model=model.url, budget=Budget(max_subcalls=5)))
@@ -123,6 +127,7 @@ def test_a_model_gets_a_closing_turn_from_the_reserve():
     assert "closing turn" in told
 
 
+@pytest.mark.requirement("S2-FAQ-3")
 def test_a_model_that_never_submits_ends_at_its_last_iteration():
     with ScriptedModel(cells(*(f"x = {i}" for i in range(10)))) as model:
         ran = run_job(a_spec(model=model.url, budget=Budget(max_iterations=4)))
@@ -140,6 +145,7 @@ def test_a_submit_in_the_turn_that_crosses_a_limit_wins():
     assert (ran.result.status, ran.output) == ("succeeded", {"answer": "in time"})
 
 
+@pytest.mark.requirement("N3-PLAN-3")
 @pytest.mark.parametrize("code", ["while True: pass", "sum(range(10**11))"])
 def test_a_cell_that_runs_too_long_is_stopped_and_earlier_variables_survive(code):
     with ScriptedModel(cells("kept = 'still here'", code, "SUBMIT(answer=kept)")) as model:

@@ -71,6 +71,102 @@ SUBMIT(answer='x')
     assert replayed(ran)
 
 
+@pytest.mark.requirement("S3-RLM-4")
+def test_what_comes_back_is_of_the_type_that_was_asked_for_however_json_spells_it():
+    code = """
+from typing import *
+Level = Literal["low", "high"]
+r = predict("t -> a: int, b: float, c: tuple[int, ...], d: set[float], e: float | None, f: int | str, g: Level", t=1)
+print([type(r[name]).__name__ for name in "abcdefg"], type(r.c[0]).__name__, [type(x).__name__ for x in r.d])
+r = predict("t -> a: int, b: list[float], c: typing.Optional[datetime.date], d: Annotated[int, 'how many']", t=1)
+print(type(r.a).__name__, type(r.b[0]).__name__, type(r.c).__name__, type(r.d).__name__)
+SUBMIT(answer='x')
+"""
+    answers = [
+        {"a": 3.0, "b": 3, "c": [1.0, 2], "d": [4], "e": 5, "f": "6", "g": "low"},
+        {"a": 3.0, "b": [3], "c": "2026-01-31", "d": 1},
+    ]
+
+    def answered(request, n):
+        return answers["how many" in str(request)]
+
+    with ScriptedModel(cells(code, otherwise=answered)) as model:
+        ran = run_job(a_spec(model=model.url))
+
+    assert ran.of("cell_finished")[0].stdout.splitlines() == [
+        "['int', 'float', 'tuple', 'set', 'float', 'str', 'str'] int ['float']",
+        "int float date int",
+    ]
+    assert replayed(ran)
+
+
+@pytest.mark.requirement("S3-RLM-4")
+def test_a_date_that_is_none_is_repaired_and_never_reaches_the_cell_or_the_result():
+    code = """
+for kind in ("date", "datetime"):
+    try:
+        print(repr(predict(f"t -> day: {kind}", t=kind).day))
+    except SubcallError as error:
+        print(error)
+try:
+    SUBMIT(answer="2026-02-30")
+except SubmitRejected as error:
+    print(error)
+SUBMIT(answer="2026-02-28")
+"""
+    days = iter([{"day": "2026-02-30"}, {"day": "2026-02-28"}, {"day": "soon"}, {"day": "later"}])
+    with ScriptedModel(cells(code, otherwise=lambda request, n: next(days))) as model:
+        ran = run_job(a_spec(model=model.url, output="answer: date"))
+
+    first, second, third = ran.of("cell_finished")[0].stdout.splitlines()
+    assert first == "datetime.date(2026, 2, 28)"
+    assert 'day: "later" is not a "date-time"' in second
+    assert 'answer: "2026-02-30" is not a "date"' in third
+    assert ran.output == {"answer": "2026-02-28"}
+    assert replayed(ran)
+
+
+def test_a_class_that_refuses_an_answer_fails_its_row_alone():
+    code = """
+import dataclasses
+@dataclasses.dataclass
+class Even:
+    n: int
+    def __post_init__(self):
+        if self.n % 2:
+            raise ValueError(f"{self.n} is odd")
+
+rows = predict_batch(Even, [{"t": n} for n in range(3)])
+print([row.ok for row in rows], rows[1].error)
+for row in (Even, "t -> even: Even"):
+    try:
+        predict(row, t=1)
+    except SubcallError as error:
+        print(error)
+SUBMIT(answer='x')
+"""
+
+    def counted(request, n):
+        value = {"n": int(request["messages"][-1]["content"].split("Input t")[1].strip(": \n")[0])}
+        return {"even": value} if "even" in str(request["response_format"]) else value
+
+    with ScriptedModel(cells(code, otherwise=counted)) as model:
+        ran = run_job(a_spec(model=model.url))
+
+    told = ran.of("cell_finished")[0].stdout.splitlines()
+    refused = "the answer does not fit its class: ValueError: 1 is odd"
+    assert told == [f"[True, False, True] {refused}", refused, refused]
+    assert replayed(ran)
+
+
+def test_a_field_that_would_hide_a_method_is_refused_with_another_name():
+    code = "try:\n    predict('t -> keys: list[str]', t='x')\nexcept ValueError as e:\n    print(e)\nSUBMIT(answer='x')"
+    with ScriptedModel(cells(code)) as model:
+        ran = run_job(a_spec(model=model.url))
+
+    assert "take another name, such as keys_found" in ran.of("cell_finished")[0].stdout
+
+
 def test_a_pydantic_model_of_the_cell_works_where_the_guest_has_pydantic():
     code = """
 from pydantic import BaseModel, Field

@@ -277,4 +277,4 @@ SUBMIT(answer=f"{page} {seen}")
     assert first.cost_usd is not None
     assert first.cost_usd > 0
     assert ran.result.usage.cost_usd == 2 * first.cost_usd
-    assert ran.output == {"answer": "0 1"}
+    assert ran.output == {"answer": "0.0 1.0"}

@@ -10,7 +10,7 @@ from tests.engine import run_job
 BOOK = "# %%\nSUBMIT(answer='x')\n"
 
 
-@pytest.mark.requirement("N3-FAIL-1")
+@pytest.mark.requirement("N3-FAIL-1", "N3-FAIL-3")
 def test_a_backend_that_is_not_there_fails_the_job_and_no_other_takes_its_place(monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such/engine.sock")
 
@@ -28,7 +28,7 @@ def test_a_policy_that_contradicts_itself_is_refused():
     assert "strict" in ran.result.model_dump_json()
 
 
-@pytest.mark.requirement("N3-FAIL-1", "N3-FAIL-5")
+@pytest.mark.requirement("N3-FAIL-1", "N3-FAIL-5", "N3-PLAN-3")
 @pytest.mark.parametrize(
     ("asked", "failure"),
     [
@@ -60,3 +60,23 @@ def test_no_secret_of_the_worker_is_in_the_trace_or_the_result(monkeypatch):
     assert ran.result.status == "succeeded"
     assert secret not in ran.result.model_dump_json()
     assert not any(secret in record.model_dump_json() for record in ran.gateway.records)
+
+
+@pytest.mark.requirement("N3-SEC-4", "N3-SEC-2")
+def test_no_package_can_be_installed_from_a_cell():
+    book = """# %%
+import importlib.util, subprocess, sys
+for command in (["pip", "install", "six"], [sys.executable, "-m", "pip", "install", "six"]):
+    try:
+        print(subprocess.run(command).returncode)
+    except Exception as error:
+        print(type(error).__name__)
+print(importlib.util.find_spec("pip"))
+SUBMIT(answer='x')
+"""
+    ran = run_job(a_spec(playbook=book))
+
+    *tried, found = ran.of("cell_finished")[0].stdout.split()
+    assert len(tried) == 2
+    assert "0" not in tried
+    assert found == "None"

@@ -94,7 +94,7 @@ def test_a_stop_reaches_a_turn_that_hangs_and_charges_its_hold():
     assert ran.of("model_answered")[0].spend.output_tokens == held.output_tokens
 
 
-@pytest.mark.requirement("LESSON-3", "LESSON-4", "LESSON-6")
+@pytest.mark.requirement("LESSON-3", "LESSON-4", "LESSON-6", "N3-RESULT-10")
 def test_a_worker_that_lost_its_lease_kills_its_sandbox_and_writes_nothing():
     gateway = MemoryGateway(a_spec(playbook="# %%\nwhile True: pass\n"))
     running = start(gateway)
@@ -109,7 +109,7 @@ def test_a_worker_that_lost_its_lease_kills_its_sandbox_and_writes_nothing():
     assert len(gateway.records) == before
 
 
-@pytest.mark.requirement("S1-QUEUE-2", "LESSON-15", "LESSON-16", "N3-PLAN-5")
+@pytest.mark.requirement("S1-QUEUE-2", "LESSON-15", "LESSON-16", "N3-PLAN-5", "S2-FAQ-1", "S3X-RLM-3")
 def test_the_next_attempt_goes_on_where_the_last_one_ended_and_pays_nothing_twice():
     book = """# %% ask
 first = [r.label for r in predict_batch("n: int -> label: Literal['x','y']", [{"n": i} for i in range(10)])]

@@ -6,17 +6,23 @@ import sys
 import pytest
 
 from bench import __main__ as bench
-from bench import batch, cells, engine, journal, sandbox, search, start
+from bench import batch, cells, engine, gateway, journal, pages, sandbox, search, start
 from bench.measure import Report, interleaved
 from bench.processes import ourselves, run_jobs
 from bench.works import Work
 from tests.scripted_model import Hang, ScriptedModel, always
+from tests.servers import postgres_database
 
 
 @pytest.mark.parametrize(
-    "module", [sandbox, cells, batch, start, search, journal], ids=lambda module: module.__name__
+    "module",
+    [sandbox, cells, batch, start, search, journal, pages, gateway],
+    ids=lambda module: module.__name__,
 )
 def test_a_benchmark_runs_and_says_whether_each_promise_is_kept(module, capsys, tmp_path, monkeypatch):
+    if module is pages:
+        # The server is the whole test run's, and not left behind by a benchmark.
+        postgres_database()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     report = Report(module.__name__)
 

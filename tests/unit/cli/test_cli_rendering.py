@@ -14,6 +14,7 @@ from controlplane.cli.live import gauges, render
 from controlplane.cli.progress import Progress, cell_name
 from controlplane.cli.screens import LineScreen
 from controlplane.cli.shapes import job_document
+from rlm_worker.contracts import Budget
 from rlm_worker.contracts import trace as t
 from rlm_worker.contracts.base import Event
 from rlm_worker.contracts.result import CitationReport, Proposal
@@ -88,6 +89,8 @@ def _least(variant: type[Event]) -> dict[str, object]:
         **dict.fromkeys(("brief_digest", "left_out_digest"), t.GENESIS),
         "read": (1, 1),
         "answer_schema": {},
+        "version": 1,
+        "budget": Budget(),
     }
     found: dict[str, object] = {}
     for name, field in variant.model_fields.items():

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from controlplane.bootstrap import worker_settings
 from controlplane.config import Settings, load_settings, setting_rows
 from controlplane.engine_settings import ENGINE, MAY_BE_ZERO, MODELS
 from controlplane.errors import InvalidRequest
+from controlplane.runtime import worker_settings
 from rlm_worker.config import WorkerSettings
 from rlm_worker.models.settings import ModelSettings
 

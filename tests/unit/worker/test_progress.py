@@ -78,6 +78,26 @@ def test_the_same_output_again_and_again_is_a_circle_whatever_the_code():
     assert found(history) == ("repeated_observations", "ended", (1, 2, 3, 4, 5))
 
 
+def test_two_looks_in_turn_are_a_circle_too_unless_something_new_comes_between():
+    in_turn = [fine(n, f"look({n % 2})", stdout=str(n % 2)) for n in range(1, 10)]
+    moving = [fine(n, "step()") if n % 2 else fine(n, "print(state)", stdout=str(n)) for n in range(1, 20)]
+
+    assert found(in_turn[:6]) is None
+    assert found(in_turn[:7]) == ("repeated_observations", "steered", (1, 3, 5, 7))
+    assert found(in_turn) == ("repeated_observations", "ended", (1, 3, 5, 7, 9))
+    assert all(found(moving[:n]) is None for n in range(1, 20))
+
+
+@pytest.mark.requirement("LESSON-30")
+def test_the_name_of_the_cell_and_an_address_in_a_message_are_no_difference():
+    history = [
+        failed(n, "print('a", message=f"unterminated string (<cell {n} {n}>, line 1) at 0x7f{n}")
+        for n in range(1, 4)
+    ]
+
+    assert found(history) == ("repeated_failures", "ended", (1, 2, 3))
+
+
 def test_silent_cells_are_a_circle_only_when_their_code_is_the_same():
     assert found([fine(n, f"x{n} = 1") for n in range(1, 9)]) is None
     assert found([fine(n, "x = 1") for n in range(1, 6)])[:2] == ("repeated_observations", "ended")
@@ -88,7 +108,10 @@ def test_turns_without_a_cell_are_a_circle():
     assert found([*map(empty, range(1, 4)), fine(4)]) is None
 
 
-STEPS = st.lists(st.sampled_from(["fail a", "fail b", "show a", "show b", "silent", "empty"]), max_size=20)
+STEPS = st.lists(
+    st.sampled_from(["fail a", "fail b", "show a", "show b", "silent", "look a", "look b", "empty"]),
+    max_size=20,
+)
 
 
 def steps_of(kinds):
@@ -97,6 +120,8 @@ def steps_of(kinds):
         "fail b": lambda n: failed(n, "2/0"),
         "show a": lambda n: fine(n, f"f({n})", stdout="a"),
         "show b": lambda n: fine(n, f"f({n})", stdout="b"),
+        "look a": lambda n: fine(n, "f()", stdout="c"),
+        "look b": lambda n: fine(n, "g()", stdout="d"),
         "silent": lambda n: fine(n, f"x = {n}"),
         "empty": empty,
     }

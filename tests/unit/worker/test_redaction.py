@@ -145,3 +145,30 @@ def test_without_secrets_nothing_is_looked_at(monkeypatch):
 
     assert redact(event) is event
     forget()
+
+
+@pytest.mark.requirement("N3-FAIL-11", "N3-PLAN-7")
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc",
+        "rk_test_" + "4eC39HqLyjWDarjtT1zdp7dc",
+        "npm_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8",
+        "pypi-" + "AgEIcHlwaS5vcmcCJDNhYjQ5" * 3,
+        "dop_v1_" + "0a1b2c3d" * 8,
+        "SG." + "ngeVfQFYQlKU0ufo8x5d1A" + "." + "TwL2iGABf9DHoTf09kqeF8tAmbihYzrnopKc1s5cr",
+        "xapp-" + "1-A0123456789-0123456789-abcdef",
+        "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    ],
+)
+def test_keys_of_services_are_known_by_their_shape(secret):
+    line = f"aws_secret_access_key = {secret}" if secret.startswith("wJ") else f"found {secret} there"
+
+    assert secret not in redact(a_cell(stdout=line)).stdout
+
+
+@pytest.mark.parametrize(
+    "text", ["npm_config_registry", "sk_live_demo", "SG.1.2", "the secret_access_key is unset"]
+)
+def test_words_that_only_begin_like_a_key_stay(text):
+    assert redact(a_cell(stdout=text)).stdout == text

@@ -54,6 +54,7 @@ def test_the_reason_is_told_whether_there_is_a_draft_or_not(ending, message, dra
     assert verdict(ending, draft=draft)["message"] == message
 
 
+@pytest.mark.requirement("S3X-RLM-2")
 @pytest.mark.parametrize(
     "ending", [Submitted(FIELDS), LIMIT, CLOSED, Stopped("stop", ""), Failed("model_error", "x")]
 )

@@ -6,6 +6,9 @@ from alembic import op
 revision = "0001"
 down_revision = None
 
+#: Counts itself. SQLite does that for its own kind of integer only.
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
 
 def upgrade() -> None:
     op.create_table(
@@ -24,7 +27,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "command",
-        sa.Column("command_id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("command_id", _NUMBER, autoincrement=True, nullable=False),
         sa.Column("job_id", sa.String(length=200), nullable=False),
         sa.Column("kind", sa.String(length=20), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
@@ -35,7 +38,7 @@ def upgrade() -> None:
     op.create_index("command_by_job", "command", ["job_id", "command_id"], unique=False)
     op.create_table(
         "ledger",
-        sa.Column("entry_id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("entry_id", _NUMBER, autoincrement=True, nullable=False),
         sa.Column("budget_id", sa.String(length=200), nullable=False),
         sa.Column("job_id", sa.String(length=200), nullable=False),
         sa.Column("kind", sa.String(length=10), nullable=False),
@@ -49,7 +52,7 @@ def upgrade() -> None:
     op.create_index("ledger_by_budget", "ledger", ["budget_id"], unique=False)
     op.create_table(
         "outbox",
-        sa.Column("outbox_id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("outbox_id", _NUMBER, autoincrement=True, nullable=False),
         sa.Column("job_id", sa.String(length=200), nullable=False),
         sa.Column("generation", sa.BigInteger(), nullable=False),
         sa.Column("at_ms", sa.BigInteger(), nullable=False),
