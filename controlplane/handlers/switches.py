@@ -120,7 +120,7 @@ def release(desk: Desk, order_id: int, *, reason: str, caller: Caller) -> Switch
     with desk.store.write() as tx:
         switch = tx.controls.get(order_id, scope=caller.scope)
         if switch is None:
-            raise NotFound(f"there is no kill switch {order_id}: `custody kill list` shows those in force")
+            raise NotFound(f"there is no kill switch {order_id}: `custody switches` shows those in force")
         if caller.scope.tenant_id is not None and not switch.tenant_id:
             raise Denied(f"kill switch {order_id} reaches other tenants: {caller.name} may not release it")
         require(tx, caller, "switch.release", tenant_id=switch.tenant_id)
