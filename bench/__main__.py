@@ -15,7 +15,7 @@ NAMES = (
     "search",
     "engine",
     "journal",
-    "queue",
+    "throughput",
     "pages",
     "gateway",
 )
